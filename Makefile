@@ -1,0 +1,21 @@
+.PHONY: help check test lint format
+
+help: ## this list
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/'
+
+check: ## everything, in a fresh environment of its own; what CI runs
+	@.ci/run
+
+test: ## the quick tests, in the current environment
+	python -m pytest -m "not slow"
+
+lint: ## style, types, layers and spelling, in the current environment
+	ruff check
+	ruff format --check
+	mypy
+	lint-imports
+	codespell
+
+format: ## rewrite the code in the one style
+	ruff check --fix
+	ruff format

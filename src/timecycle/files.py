@@ -1,0 +1,116 @@
+"""Atomic writes, checksums and locks: the only module that knows how an operating system behaves."""
+
+import contextlib
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+from timecycle.errors import OutputError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+
+@contextlib.contextmanager
+def atomic_write(path: Path) -> Iterator[IO[bytes]]:
+    """A file that appears under `path` whole or not at all; on any failure the old file stays."""
+    with _writing(path):
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            Path(temporary).chmod(0o666 & ~_umask())
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` (UTF-8, newlines as they are) atomically."""
+    with atomic_write(path) as file:
+        file.write(text.encode())
+
+
+def make_folder(path: Path) -> Path:
+    """The folder, made if it was missing."""
+    with _writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def sha256(paths: Iterable[Path]) -> str:
+    """One checksum over the contents of the files, in the order given."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def lock(folder: Path) -> Iterator[None]:
+    """Hold the folder for this process; a second process that wants it is refused at once."""
+    if fcntl is None:
+        yield
+        return
+    path = folder / ".lock"
+    with _writing(path):
+        file = path.open("a")
+    with file:
+        with _writing(path):
+            held = _held(file, path)
+        if not held:
+            raise OutputError(
+                f"{folder} is in use by another run",
+                remedy="wait for that run to end, or choose another output folder with -o",
+            )
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)  # while it is still held: afterwards it may be the next run's
+
+
+def natural_order(path: Path) -> tuple[tuple[int, int | str], ...]:
+    """Sort key that puts frame2 before frame10."""
+    parts = re.split(r"(\d+)", path.name)
+    # The name itself comes last, so that frame1 and frame01 always have the same order.
+    return (*((0, int(part)) if part.isdecimal() else (1, part) for part in parts), (-1, path.name))
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn the operating system's refusals into one line with a remedy."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {path}: {error.strerror or error}",
+            remedy="choose a folder you may write to, with free space, with -o",
+        ) from error
+
+
+def _held(file: IO[str], path: Path) -> bool:
+    """Take the lock if it is free."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # A run that ended between our opening and our locking has removed the file: ours has no name any more,
+        # and a third run would lock a new one.
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except (BlockingIOError, FileNotFoundError):
+        return False
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,19 @@
+"""Shapes written in signatures are checked while the tests run, and real footage is found or its tests are skipped."""
+
+import os
+from pathlib import Path
+
+import pytest
+from jaxtyping import install_import_hook
+
+# Must come before anything imports the package.
+install_import_hook("timecycle", "shapecheck.check")
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of real footage; without TIMECYCLE_DATA, tests that need it are skipped."""
+    folder = os.environ.get("TIMECYCLE_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("set TIMECYCLE_DATA to the folder with davis2016/ to run this test")
+    return Path(folder)

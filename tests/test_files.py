@@ -1,0 +1,221 @@
+"""A file appears whole or not at all, a folder has one user, and refusals of the system read as one line."""
+
+import hashlib
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from timecycle import files
+from timecycle.errors import OutputError
+from timecycle.files import atomic_write, lock, make_folder, natural_order, sha256, write_text
+
+
+def python(code, *arguments):
+    """Another process, with the package's modules but without its start-up, which takes longer than any test."""
+    package = f"""
+    import sys, types
+    sys.modules["timecycle"] = types.ModuleType("timecycle")
+    sys.modules["timecycle"].__path__ = [{str(Path(files.__file__).parent)!r}]
+    """
+    return [sys.executable, "-c", textwrap.dedent(package) + textwrap.dedent(code), *map(str, arguments)]
+
+
+# Atomic writes
+
+
+def test_a_written_file_holds_exactly_what_was_written(tmp_path):
+    with atomic_write(tmp_path / "a.bin") as file:
+        file.write(b"\x00\r\n\xff")
+    assert (tmp_path / "a.bin").read_bytes() == b"\x00\r\n\xff"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
+
+
+def test_text_is_utf8_with_its_newlines_as_they_are(tmp_path):
+    write_text(tmp_path / "a.txt", "φ\n1\r\n")
+    assert (tmp_path / "a.txt").read_bytes() == "φ\n1\r\n".encode()
+
+
+def test_nothing_appears_before_the_file_is_whole(tmp_path):
+    write_text(tmp_path / "a.txt", "old")
+    with atomic_write(tmp_path / "a.txt") as file:
+        file.write(b"new")
+        file.flush()
+        assert (tmp_path / "a.txt").read_text() == "old"
+    assert (tmp_path / "a.txt").read_text() == "new"
+
+
+@pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt])
+def test_a_failure_leaves_the_old_file_and_no_other(tmp_path, failure):
+    write_text(tmp_path / "a.txt", "old")
+
+    def write_half():
+        with atomic_write(tmp_path / "a.txt") as file:
+            file.write(b"half of the ne")
+            raise failure
+
+    with pytest.raises(failure):
+        write_half()
+    assert (tmp_path / "a.txt").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_failed_first_write_leaves_an_empty_folder(tmp_path):
+    with pytest.raises(ValueError, match="no"), atomic_write(tmp_path / "a.txt"):
+        raise ValueError("no")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes and umask are Unix's")
+def test_a_written_file_has_the_mode_any_new_file_has(tmp_path):
+    write_text(tmp_path / "a.txt", "a")
+    (tmp_path / "b.txt").write_text("b")
+    assert (tmp_path / "a.txt").stat().st_mode == (tmp_path / "b.txt").stat().st_mode
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="resource limits are Unix's")
+def test_a_full_disk_is_one_line_with_a_remedy_and_keeps_the_old_file(tmp_path):
+    """A limit on the size of files stands for the full disk: the system refuses in the middle of a write."""
+    write_text(tmp_path / "big.bin", "old")
+    code = """
+    import resource, sys
+    from pathlib import Path
+    from timecycle.errors import OutputError
+    from timecycle.files import atomic_write
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+    try:
+        with atomic_write(Path(sys.argv[1])) as file:
+            for _ in range(100):
+                file.write(bytes(10_000))
+    except OutputError as error:
+        print(error)
+    """
+    done = subprocess.run(python(code, tmp_path / "big.bin"), capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"cannot write {tmp_path / 'big.bin'}: ")
+    assert done.stdout.endswith("; choose a folder you may write to, with free space, with -o\n")
+    assert done.stdout.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["big.bin"]
+    assert (tmp_path / "big.bin").read_text() == "old"
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    """A path below a file cannot be written by anybody, the administrator included."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match=r"cannot write .*file.a\.txt: .+; choose a folder you may write to"):
+        write_text(tmp_path / "file" / "a.txt", "x")
+    with pytest.raises(OutputError, match=r"cannot write .*file.folder: .+; choose a folder"):
+        make_folder(tmp_path / "file" / "folder")
+    with pytest.raises(OutputError, match=r"cannot write .*\.lock: "), lock(tmp_path / "file"):
+        pass
+
+
+def test_a_folder_is_made_with_its_parents_and_may_exist(tmp_path):
+    assert make_folder(tmp_path / "a" / "b") == tmp_path / "a" / "b"
+    assert make_folder(tmp_path / "a" / "b").is_dir()
+
+
+def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path):
+    (tmp_path / "out").write_text("")
+    with pytest.raises(OutputError, match=r"cannot write .*out"):
+        make_folder(tmp_path / "out")
+
+
+# Locks
+
+needs_locks = pytest.mark.skipif(sys.platform == "win32", reason="folders are locked on Unix alone")
+
+TRY_LOCK = """
+import sys
+from pathlib import Path
+from timecycle.errors import OutputError
+from timecycle.files import lock
+for _ in range(2):  # a refusal must not take the lock away from its holder
+    try:
+        with lock(Path(sys.argv[1])):
+            print("held")
+    except OutputError as error:
+        print(error)
+"""
+
+
+@needs_locks
+def test_a_second_process_is_refused_while_the_first_holds_the_folder(tmp_path):
+    with lock(tmp_path):
+        done = subprocess.run(python(TRY_LOCK, tmp_path), capture_output=True, text=True, check=True)
+    refusal = (
+        f"{tmp_path} is in use by another run; wait for that run to end, or choose another output folder with -o\n"
+    )
+    assert done.stdout == refusal * 2
+
+
+@needs_locks
+def test_a_folder_held_by_a_process_that_died_is_free(tmp_path):
+    code = """
+    import os, sys
+    from pathlib import Path
+    from timecycle.files import lock
+    with lock(Path(sys.argv[1])):
+        os._exit(9)
+    """
+    assert subprocess.run(python(code, tmp_path), check=False).returncode == 9
+    assert (tmp_path / ".lock").exists()
+    with lock(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("failure", [None, ValueError])
+def test_a_lock_leaves_nothing_behind_and_can_be_taken_again(tmp_path, failure):
+    for _ in range(2):
+        try:
+            with lock(tmp_path):
+                if failure:
+                    raise failure
+        except ValueError:
+            pass
+        assert list(tmp_path.iterdir()) == []
+
+
+@needs_locks
+def test_a_lock_file_removed_under_the_process_that_takes_it_is_not_a_lock(tmp_path, monkeypatch):
+    """Between opening and locking the former holder may have ended and removed the file's name."""
+    import fcntl
+
+    plain = fcntl.flock
+
+    def flock_after_removal(file, how):
+        (tmp_path / ".lock").unlink()
+        plain(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock_after_removal)
+    with pytest.raises(OutputError, match="in use by another run"), lock(tmp_path):
+        pass
+
+
+# Order and checksums
+
+
+def test_numbers_in_names_are_ordered_as_numbers():
+    names = ["frame10.png", "frame2.png", "frame1.png", "a1b10", "a1b9", "frame.png", "10", "9"]
+    ordered = [path.name for path in sorted(map(Path, names), key=natural_order)]
+    assert ordered == ["9", "10", "a1b9", "a1b10", "frame1.png", "frame2.png", "frame10.png", "frame.png"]
+
+
+@given(st.sets(st.text(st.sampled_from("ab019²٣.½"), min_size=1).filter(lambda s: s.strip("."))))
+def test_names_of_any_characters_have_one_order_whatever_the_folder_lists_first(names):
+    paths = [Path(name) for name in names]
+    backwards = list(reversed(paths))
+    assert sorted(paths, key=natural_order) == sorted(backwards, key=natural_order)
+
+
+def test_a_checksum_is_that_of_the_contents_one_after_the_other(tmp_path):
+    first, second = tmp_path / "1", tmp_path / "2"
+    first.write_bytes(b"x" * (1 << 20) + b"y")
+    second.write_bytes(b"z")
+    assert sha256([first]) == hashlib.sha256(first.read_bytes()).hexdigest()
+    assert sha256([first, second]) == hashlib.sha256(first.read_bytes() + b"z").hexdigest()
+    assert sha256([second, first]) != sha256([first, second])
+    assert sha256([]) == hashlib.sha256().hexdigest()
