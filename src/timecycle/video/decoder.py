@@ -1,0 +1,223 @@
+"""One open video file: the only module that talks to FFmpeg's decoders.
+
+Everything PyAV may raise on a damaged file leaves this module as one VideoError.
+
+Colours: swscale converts to RGB with the matrix the stream is tagged with (BT.601, BT.709, BT.2020) and its
+range; untagged video is taken as BT.601 of limited range. Pixels are taken as square: a sample aspect ratio
+is not applied, so that a frame has the pixels that were coded.
+"""
+
+import contextlib
+import struct
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import av
+import numpy as np
+from av.codec.context import ThreadType
+from av.container import InputContainer
+from av.packet import Packet
+from av.video.frame import VideoFrame
+from av.video.stream import VideoStream
+from jaxtyping import UInt8
+
+from timecycle.errors import VideoError
+from timecycle.video.frame import Size
+
+if TYPE_CHECKING:
+    VideoPacket = Packet[VideoStream]
+else:
+    VideoPacket = Packet  # generic in PyAV's stubs only
+
+_REENCODE = "re-encode it with: ffmpeg -i IN -c:v libx264 OUT.mp4"
+
+# Containers only. FFmpeg would also open playlists and scripts, which name other files and servers to read.
+_FORMATS = (
+    "3g2,3gp,apng,asf,avi,dv,flv,gif,h264,hevc,ivf,m4a,m4v,matroska,mj2,mjpeg,mov,mp4,mpeg,mpegts,"
+    "mpegvideo,mxf,nut,obu,ogg,rm,webm,yuv4mpegpipe"
+)
+
+_LARGE_PIXELS = 1280 * 720
+
+_DEFAULT_RATE = Fraction(25)  # what FFmpeg too assumes for a raw stream without times
+
+
+class Decoder:
+    """A video file with a present position, from which packets or frames are read."""
+
+    def __init__(self, path: Path, *, max_pixels: int) -> None:
+        self.path = path
+        with decoding(path):
+            # "file:" keeps a colon in a name from being taken for a protocol.
+            self._container: InputContainer = av.open(
+                f"file:{path}",
+                options=_options(max_pixels),
+                metadata_errors="replace",  # titles in old encodings are no reason to refuse a film
+            )
+        try:
+            self._stream = _video_stream(path, self._container)
+            _check_pixels(path, self._stream, max_pixels=max_pixels)
+            self._stream.codec_context.options = _options(max_pixels)
+            _set_threads(self._stream)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def time_base(self) -> Fraction:
+        """Seconds per unit of pts."""
+        return self._stream.time_base or 1 / self.rate
+
+    @property
+    def rate(self) -> Fraction:
+        """The average frames per second the file declares."""
+        return self._stream.average_rate or self._stream.guessed_rate or _DEFAULT_RATE
+
+    @property
+    def packets_are_frames(self) -> bool:
+        """Whether the container stores exactly one frame per packet, with its time of presentation."""
+        return not {"mp4", "matroska"}.isdisjoint(self._container.format.name.split(","))
+
+    def packets(self) -> Iterator[VideoPacket]:
+        """The packets from here to the end that hold a picture to be shown."""
+        with decoding(self.path):
+            is_vp8 = self._stream.codec_context.codec.canonical_name == "vp8"
+            for packet in self._whole_packets():
+                if not packet.is_discard and not (is_vp8 and _is_hidden_vp8(packet)):
+                    yield packet
+
+    def frames(self) -> Iterator[VideoFrame]:
+        """The frames from here to the end, in the order of presentation."""
+        with decoding(self.path):
+            for packet in self._whole_packets():
+                yield from packet.decode()
+            yield from self._stream.decode(None)
+
+    def seek(self, stamp: int) -> None:
+        """Go to a keyframe near `stamp`: as a rule, not always, at or before it."""
+        with decoding(self.path):
+            self._container.seek(stamp, stream=self._stream)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._container.close()
+
+    def __enter__(self) -> "Decoder":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _whole_packets(self) -> Iterator[VideoPacket]:
+        for packet in self._container.demux(self._stream):
+            if packet.is_corrupt:
+                raise damaged(self.path, "a part of it is incomplete")
+            if packet.size:  # an empty packet would tell the decoder that the video ends here
+                yield packet
+
+
+def upright_rgb(path: Path, frame: VideoFrame) -> UInt8[np.ndarray, "height width 3"]:
+    """The picture as a viewer shows it; alpha is dropped, more than 8 bits are rounded."""
+    with decoding(path):
+        return np.ascontiguousarray(_upright(frame.to_ndarray(format="rgb24"), frame))
+
+
+def upright_size(frame: VideoFrame) -> Size:
+    """The size of the picture as a viewer shows it."""
+    coded = np.empty((frame.height, frame.width, 0), np.uint8)
+    height_px, width_px, _ = _upright(coded, frame).shape
+    return Size(height_px, width_px)
+
+
+def check_intact(path: Path, frame: VideoFrame) -> None:
+    """Raise VideoError if the decoder had to make up a part of the frame."""
+    if frame.is_corrupt:
+        raise damaged(path, f"the frame {shown_at(frame)} is broken")
+
+
+def shown_at(frame: VideoFrame) -> str:
+    """When the frame is shown, for messages."""
+    if frame.pts is None or frame.time_base is None:
+        return "at an unknown time"
+    return f"at {float(frame.pts * frame.time_base):.3f} s"
+
+
+def damaged(path: Path, what: str) -> VideoError:
+    """The error for a file whose content does not decode."""
+    return VideoError(f"{path} is damaged: {what}", remedy=f"copy it again from where it came, or {_REENCODE}")
+
+
+@contextlib.contextmanager
+def decoding(path: Path) -> Iterator[None]:
+    """Turn whatever FFmpeg and PyAV raise into one VideoError."""
+    try:
+        yield
+    except VideoError:
+        raise
+    except Exception as error:  # UnicodeDecodeError and AttributeError have been seen on damaged files
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise VideoError(
+            f"{path} cannot be decoded: {reason}",
+            remedy=f"if it is a video that other programs play, {_REENCODE}",
+        ) from error
+
+
+def _options(max_pixels: int) -> dict[str, str]:
+    # FFmpeg enforces max_pixels too, before it allocates: a header inside the stream may lie.
+    return {"protocol_whitelist": "file", "format_whitelist": _FORMATS, "max_pixels": str(max_pixels)}
+
+
+def _video_stream(path: Path, container: InputContainer) -> VideoStream:
+    """The first video stream that is not cover art."""
+    with decoding(path):
+        streams = [s for s in container.streams.video if not s.disposition & av.stream.Disposition.attached_pic]
+    if not streams:
+        raise VideoError(
+            f"{path} has no video stream ({container.format.long_name})",
+            remedy="pass a file with pictures, not only sound",
+        )
+    if cast(object, streams[0].codec_context) is None:
+        raise VideoError(f"{path} uses a codec that cannot be decoded here", remedy=_REENCODE)
+    return streams[0]
+
+
+def _check_pixels(path: Path, stream: VideoStream, *, max_pixels: int) -> None:
+    width_px, height_px = stream.codec_context.width, stream.codec_context.height
+    if width_px * height_px > max_pixels:
+        raise VideoError(
+            f"{path} is {width_px}x{height_px}, more than {max_pixels} pixels",
+            remedy="shrink the video, or raise max_pixels if you trust the file",
+        )
+
+
+def _set_threads(stream: VideoStream) -> None:
+    """Whole frames in parallel where frames are large; else one thread, which small frames decode fastest with.
+
+    Never PyAV's default, slices in parallel: it loses FFmpeg's word that a slice was damaged.
+    """
+    codec = stream.codec_context
+    codec.thread_type = ThreadType.FRAME
+    codec.thread_count = 0 if codec.width * codec.height >= _LARGE_PIXELS else 1  # 0: as many as sensible
+
+
+def _is_hidden_vp8(packet: VideoPacket) -> bool:
+    """Whether this VP8 packet only prepares later frames (RFC 6386, 9.1: the show_frame bit)."""
+    return not memoryview(packet)[0] & 0b1_0000
+
+
+def _upright(image: np.ndarray, frame: VideoFrame) -> np.ndarray:
+    """`image` turned and mirrored as the frame's display matrix says, by quarter turns."""
+    side_data = cast("dict[str, Any]", frame.side_data).get("DISPLAYMATRIX")
+    if side_data is None:
+        return image
+    # Column x, row y are shown at (a x + c y, b x + d y).
+    a, b, _, c, d, *_ = struct.unpack("=9i", bytes(side_data))
+    if abs(b) + abs(c) > abs(a) + abs(d):
+        image, a, d = image.swapaxes(0, 1), c, b
+    if a < 0:
+        image = image[:, ::-1]
+    if d < 0:
+        image = image[::-1]
+    return image

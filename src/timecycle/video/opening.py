@@ -1,0 +1,62 @@
+"""One door for every kind of video."""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from timecycle.errors import VideoError
+from timecycle.video.arrays import ArrayVideo
+from timecycle.video.container import ContainerVideo
+from timecycle.video.frame import DEFAULT_MAX_PIXELS
+from timecycle.video.image_file import IMAGE_SUFFIXES
+from timecycle.video.images import ImagesVideo, images_in_folder, images_matching
+from timecycle.video.source import Video
+
+DEFAULT_FPS = 24.0
+
+
+def open_video(
+    source: str | Path | np.ndarray | Sequence[np.ndarray],
+    *,
+    fps: float | None = None,
+    max_pixels: int = DEFAULT_MAX_PIXELS,
+) -> Video:
+    """The video in a file, a folder of images, a glob pattern of images, one image, or arrays.
+
+    `fps` times images and arrays, which carry no times themselves (24 if None). Frames with more than
+    `max_pixels` pixels are refused before memory is taken for them.
+    """
+    if not isinstance(source, str | Path):
+        return ArrayVideo(source, time_base=_seconds_per_frame(fps))
+    path = Path(source)
+    paths = _image_paths(path)
+    if paths is not None:
+        return ImagesVideo(str(path), paths, time_base=_seconds_per_frame(fps), max_pixels=max_pixels)
+    if fps is not None:
+        raise VideoError(f"fps={fps:g} was given for {path}, which has its own times", remedy="leave fps out")
+    return ContainerVideo(path, max_pixels=max_pixels)
+
+
+def _image_paths(path: Path) -> Sequence[Path] | None:
+    """The images `path` stands for, in order; None if it is (or would be) a video file."""
+    if path.is_dir():
+        return images_in_folder(path)
+    if path.exists():
+        return [path] if path.suffix.lower() in IMAGE_SUFFIXES else None
+    if any(sign in path.name for sign in "*?["):
+        return images_matching(path)
+    raise VideoError(f"there is no file or folder {path}", remedy="check the path for typing errors")
+
+
+def _seconds_per_frame(fps: float | None) -> Fraction:
+    fps = DEFAULT_FPS if fps is None else fps
+    if not (math.isfinite(fps) and fps > 0):
+        raise VideoError(f"fps={fps} is not a frame rate", remedy="give frames per second, such as fps=24")
+    # 1001 keeps the rates of television (24000/1001, 30000/1001) exact and every time base small.
+    rate = Fraction(fps).limit_denominator(1001)
+    if rate == 0:
+        raise VideoError(f"fps={fps} is too slow to keep time with", remedy="give at least one frame in 1000 s")
+    return 1 / rate

@@ -1,0 +1,117 @@
+"""What every video can do, whatever it is read from."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from types import TracebackType
+
+import numpy as np
+from jaxtyping import UInt8
+
+from timecycle.errors import VideoError
+from timecycle.video.frame import Frame, Size
+
+# Reading backwards holds one block of decoded frames; 256 MiB is forty frames of 1080p.
+BACKWARDS_BLOCK_BYTES = 256 * 1024 * 1024
+
+
+class Video(ABC):
+    """A sequence of frames of one size, read by index or in order, forwards or backwards.
+
+    Every way of reading gives the same pixels for the same index.
+    """
+
+    def __init__(self, *, name: str, size: Size, time_base: Fraction) -> None:
+        self.name = name  # a path, or "array": for messages
+        self.size = size
+        self.time_base = time_base  # seconds per unit of pts
+
+    @property
+    @abstractmethod
+    def pts(self) -> Sequence[int]:
+        """The presentation time of every frame in units of `time_base`, strictly increasing."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A SHA-256 of the content: the same for the same video wherever it lies."""
+
+    @abstractmethod
+    def _images(self, start: int, stop: int) -> Iterator[tuple[int, UInt8[np.ndarray, "height width 3"]]]:
+        """Index and picture of the frames from `start` to before `stop`, in order."""
+
+    def __len__(self) -> int:
+        """The exact number of frames."""
+        return len(self.pts)
+
+    def __getitem__(self, index: int) -> Frame:
+        """The frame at `index`; negative indexes count from the end."""
+        count = len(self)
+        if not -count <= index < count:
+            raise VideoError(
+                f"{self.name} has no frame {index}: it has {count} frames",
+                remedy=f"ask for an index from 0 to {count - 1}",
+            )
+        return self._frame(index % count)
+
+    def __iter__(self) -> Iterator[Frame]:
+        return self.frames()
+
+    def frames(self, start: int = 0, stop: int | None = None) -> Iterator[Frame]:
+        """The frames from `start` to before `stop` (the end if None), in order, one in memory at a time."""
+        count = len(self)
+        stop = count if stop is None else stop
+        if not 0 <= start <= stop <= count:
+            raise VideoError(
+                f"{self.name} has no frames from {start} to {stop}: it has {count} frames",
+                remedy=f"choose 0 <= start <= stop <= {count}",
+            )
+        return (self._stamped(index, image) for index, image in self._images(start, stop))
+
+    def backwards(self, start: int | None = None) -> Iterator[Frame]:
+        """The frames `start` (the last if None), `start` - 1, ..., 0.
+
+        Video can be decoded only forwards, so a block at a time is decoded, held and given out reversed.
+        """
+        count = len(self)
+        start = count - 1 if start is None else start
+        if not 0 <= start < count:
+            raise VideoError(
+                f"{self.name} has no frame {start} to go back from: it has {count} frames",
+                remedy=f"choose a start from 0 to {count - 1}",
+            )
+        return self._blocks_backwards(start + 1)
+
+    def close(self) -> None:  # noqa: B027  most sources hold nothing open
+        """Let go of open files; reading again opens them again."""
+
+    def __enter__(self) -> "Video":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name}, {self.size})"
+
+    def _frame(self, index: int) -> Frame:
+        return next(self.frames(index, index + 1))
+
+    def _stamped(self, index: int, image: UInt8[np.ndarray, "height width 3"]) -> Frame:
+        pts = self.pts[index]
+        return Frame(index=index, pts=pts, time_seconds=float(pts * self.time_base), image=image)
+
+    def _blocks_backwards(self, stop: int) -> Iterator[Frame]:
+        block_frames = max(1, BACKWARDS_BLOCK_BYTES // (self.size.pixels * 3))
+        while stop > 0:
+            start = self._block_start(max(0, stop - block_frames), stop)
+            block = list(self.frames(start, stop))
+            while block:
+                yield block.pop()  # popped, so that what was given out is not held
+            stop = start
+
+    def _block_start(self, lowest: int, stop: int) -> int:
+        """Where a block that ends before `stop` had best start, not before `lowest`."""
+        del stop
+        return lowest

@@ -1,0 +1,118 @@
+"""Is a video file all there?
+
+Decoders stop at the end of a half-copied file without a word, and the video is merely shorter than it was.
+Most containers, however, say near their start how long they are.
+"""
+
+from pathlib import Path
+from typing import BinaryIO
+
+from timecycle.errors import VideoError
+
+_EBML = b"\x1a\x45\xdf\xa3"  # how Matroska and WebM files begin
+_SEGMENT = b"\x18\x53\x80\x67"  # the element that holds everything else in them
+_ISO_BOXES = frozenset({b"ftyp", b"styp", b"moov", b"moof", b"mdat", b"free", b"skip", b"wide"})
+_ISO_CONTENT = frozenset({b"moov", b"moof", b"mdat"})
+
+
+def check_whole(path: Path) -> None:
+    """Raise VideoError if `path` cannot be read, is empty, or ends before the point it declares itself."""
+    try:
+        held = path.stat().st_size
+        with path.open("rb") as file:
+            declared = _declared_bytes(file, held)
+    except OSError as error:
+        raise VideoError(
+            f"{path} cannot be read: {error.strerror or error}",
+            remedy="pass a regular file that you may read",
+        ) from error
+    if held == 0:
+        raise VideoError(f"{path} is empty (0 bytes)", remedy="copy or record it again")
+    if held < declared:
+        raise VideoError(
+            f"{path} is cut short: {held} of {declared} bytes are there",
+            remedy="copy it again from where it came; to use what is left of it, "
+            "re-encode it with: ffmpeg -i IN -c:v libx264 OUT.mp4",
+        )
+
+
+def _declared_bytes(file: BinaryIO, held: int) -> int:
+    """How many bytes the file says it has; 0 if its format (such as a raw stream) does not say."""
+    head = file.read(1024)
+    file.seek(0)
+    if head[4:8] in _ISO_BOXES:
+        return _iso_bytes(file)
+    if head[:4] == b"RIFF":
+        return _riff_bytes(file)
+    if head[:4] == _EBML:
+        return _matroska_bytes(file)
+    if head[:4] == b"GIF8":
+        return held if _gif_has_end(file, held) else held + 1
+    return _transport_bytes(head, held)
+
+
+def _iso_bytes(file: BinaryIO) -> int:
+    """MP4, MOV: the end of the last box with content; what follows (padding, garbage) does not matter."""
+    end = offset = 0
+    while len(header := file.read(16)) >= 8:
+        size, kind = int.from_bytes(header[:4], "big"), header[4:8]
+        if size == 1:  # a 64-bit size follows
+            size = int.from_bytes(header[8:], "big")
+        if size < 8:  # 0: up to the end of the file, wherever that is
+            break
+        offset += size
+        if kind in _ISO_CONTENT:
+            end = offset
+        file.seek(offset)
+    return end
+
+
+def _riff_bytes(file: BinaryIO) -> int:
+    """AVI: the end of the last of its RIFF chunks; large files have several."""
+    end = offset = 0
+    while (header := file.read(8))[:4] == b"RIFF" and len(header) == 8:
+        size = int.from_bytes(header[4:], "little")
+        if size in {0, 0xFFFFFFFF}:  # the recorder could not go back and fill it in
+            break
+        end = offset + 8 + size
+        offset = end + size % 2
+        file.seek(offset)
+    return end
+
+
+def _matroska_bytes(file: BinaryIO) -> int:
+    """Matroska, WebM: the end of the segment, unless it was streamed and its size left open."""
+    file.seek(len(_EBML))
+    header_size = _ebml_number(file)
+    if header_size is None:
+        return 0
+    file.seek(header_size, 1)
+    if file.read(4) != _SEGMENT:
+        return 0
+    segment_size = _ebml_number(file)
+    return 0 if segment_size is None else file.tell() + segment_size
+
+
+def _ebml_number(file: BinaryIO) -> int | None:
+    """The number here, whose leading zero bits say how many bytes it has; None if it means "unknown"."""
+    first = file.read(1)
+    if first in {b"", b"\0"}:
+        return None
+    more_bytes = 8 - first[0].bit_length()
+    value_bits = 7 * (more_bytes + 1)
+    value = int.from_bytes(first + file.read(more_bytes), "big") & ((1 << value_bits) - 1)
+    return None if value == (1 << value_bits) - 1 else value
+
+
+def _gif_has_end(file: BinaryIO, held: int) -> bool:
+    """GIF: the trailer, behind which some programs leave padding."""
+    file.seek(max(0, held - 1024))
+    return file.read().rstrip(b"\0").endswith(b";")
+
+
+def _transport_bytes(head: bytes, held: int) -> int:
+    """MPEG-TS: a whole number of packets of 188 bytes, or of 192 where each has a time before it."""
+    for sync_at, packet_bytes in ((0, 188), (4, 192)):
+        if len(head) == 1024 and set(head[sync_at::packet_bytes]) == {0x47}:
+            return -(-held // packet_bytes) * packet_bytes
+    return 0
