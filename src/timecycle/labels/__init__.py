@@ -1,0 +1,22 @@
+"""The kinds of labels. Each is checked when it is made, and goes to soft maps on the feature grid and back."""
+
+from timecycle.labels.coordinates import Coordinates
+from timecycle.labels.keypoints import Keypoints
+from timecycle.labels.masks import Masks
+from timecycle.labels.parts import Parts
+from timecycle.labels.reading import KINDS, read_labels
+from timecycle.labels.space import Labels, Space
+from timecycle.labels.texture import Texture, striped
+
+__all__ = [
+    "KINDS",
+    "Coordinates",
+    "Keypoints",
+    "Labels",
+    "Masks",
+    "Parts",
+    "Space",
+    "Texture",
+    "read_labels",
+    "striped",
+]

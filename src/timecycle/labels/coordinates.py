@@ -1,0 +1,89 @@
+"""Coordinates: every pixel carries its own place on the labelled frame. Carried along, they are long-range flow."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float32
+from torch import Tensor
+
+from timecycle.errors import LabelError
+from timecycle.files import atomic_write
+from timecycle.grid import Grid
+from timecycle.labels.soft import SoftMap, pool, upsample
+from timecycle.labels.space import Labels
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates(Labels):
+    """For every pixel, the (x, y) on the labelled frame of what it shows."""
+
+    xy: Float32[np.ndarray, "height width 2"]
+    kind: ClassVar[str] = "coordinates"
+    suffix: ClassVar[str] = ".npy"
+
+    @classmethod
+    def of_image(cls, height_px: int, width_px: int) -> "Coordinates":
+        """The labelled frame itself: every pixel shows its own place."""
+        x, y = np.meshgrid(np.arange(width_px, dtype=np.float32), np.arange(height_px, dtype=np.float32))
+        return cls(np.stack([x, y], axis=-1))
+
+    @classmethod
+    def read(cls, path: Path) -> "Coordinates":
+        try:
+            array = np.asarray(np.load(path, allow_pickle=False), np.float32)
+            if array.ndim != 3 or array.shape[2] != 2:
+                raise ValueError(f"its shape is {array.shape}")
+            if not np.isfinite(array).all():
+                raise ValueError("it has values that are not finite")
+        except (OSError, ValueError, TypeError, EOFError) as error:
+            raise LabelError(
+                f"cannot read {path} as coordinates: {error}",
+                remedy="give a float32 .npy of shape (height, width, 2)",
+            ) from error
+        return cls(array)
+
+    def write(self, path: Path) -> None:
+        with atomic_write(path) as file:
+            np.save(file, self.xy)
+
+    def size(self) -> tuple[int, int]:
+        height, width, _ = self.xy.shape
+        return height, width
+
+    @classmethod
+    def space(cls, labelled: Sequence["Coordinates"]) -> "CoordinateSpace":
+        return CoordinateSpace()
+
+
+@dataclass(frozen=True)
+class CoordinateSpace:
+    """Channel 0 is x, channel 1 is y, both in pixels of the labelled frame."""
+
+    channels: ClassVar[int] = 2
+    exclusive: ClassVar[bool] = False
+    stretchable: ClassVar[bool] = False
+
+    def speaks(self, labels: Coordinates) -> Bool[Tensor, " channels"]:
+        return torch.ones(self.channels, dtype=torch.bool)
+
+    def to_soft(self, labels: Coordinates, grid: Grid) -> SoftMap:
+        height, width = labels.size()
+        own = Coordinates.of_image(height, width).xy
+        moved = torch.from_numpy(labels.xy - own).permute(2, 0, 1).contiguous()
+        return pool(moved, grid) + grid.centres()
+
+    def from_soft(self, soft: SoftMap, grid: Grid) -> Coordinates:
+        # The displacement is interpolated, not the place: it stays constant beyond the outer cells' centres,
+        # where a place would stop growing.
+        moved = upsample(soft - grid.centres(), grid).permute(1, 2, 0).contiguous().numpy()
+        return Coordinates(moved + Coordinates.of_image(grid.y.pixels, grid.x.pixels).xy)
+
+    def put_back(self, given: Coordinates, decided: Coordinates) -> Coordinates:
+        return given
+
+    def widened(self, labels: Coordinates) -> "CoordinateSpace":
+        return self

@@ -1,0 +1,186 @@
+"""Keypoints: named points (x, y) with visibility; one soft channel each."""
+
+import csv
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Float32
+from torch import Tensor
+
+from timecycle.errors import LabelError
+from timecycle.files import write_text
+from timecycle.grid import Axis, Grid
+from timecycle.labels.soft import SoftMap
+from timecycle.labels.space import Labels
+
+COLUMNS = ("frame", "name", "x", "y", "visible")
+
+_SHOWN = ("", "1", "true", "yes", "1.0", "2")
+_HIDDEN = ("0", "false", "no", "0.0")
+
+
+@dataclass(frozen=True, eq=False)
+class Keypoints(Labels):
+    """Named points of one frame; a point that is not visible has no meaningful place."""
+
+    names: tuple[str, ...]
+    xy: Float32[np.ndarray, "points 2"]
+    visible: Bool[np.ndarray, " points"]
+    kind: ClassVar[str] = "keypoints"
+    suffix: ClassVar[str] = ".csv"
+
+    @classmethod
+    def read(cls, path: Path) -> "Keypoints":
+        """The points of a CSV that holds one frame."""
+        frames = read_keypoints(path)
+        if len(frames) != 1:
+            raise LabelError(
+                f"{path} has points on {len(frames)} frames where one was expected",
+                remedy="give the file itself as LABELS: each row's `frame` says which frame it belongs to",
+            )
+        (points,) = frames.values()
+        return cls(points.names, points.xy, points.visible)
+
+    def write(self, path: Path) -> None:
+        """One row a point; the frame's number is the file's name."""
+        frame = int(path.stem) if path.stem.isdecimal() else 0
+        write_text(path, keypoints_csv({frame: self}))
+
+    def size(self) -> None:
+        return None
+
+    @classmethod
+    def space(cls, labelled: Sequence["Keypoints"]) -> "KeypointSpace":
+        return KeypointSpace(tuple(dict.fromkeys(name for labels in labelled for name in labels.names)))
+
+
+@dataclass(frozen=True)
+class KeypointSpace:
+    """Channel c is the point names[c]; channels do not compete."""
+
+    names: tuple[str, ...]
+    exclusive: ClassVar[bool] = False
+    stretchable: ClassVar[bool] = True
+
+    @property
+    def channels(self) -> int:
+        return len(self.names)
+
+    def speaks(self, labels: Keypoints) -> Bool[Tensor, " channels"]:
+        return torch.tensor([name in labels.names for name in self.names], dtype=torch.bool)
+
+    def to_soft(self, labels: Keypoints, grid: Grid) -> SoftMap:
+        """Each point shared among the four cells around it, so that its centre of mass is the point itself."""
+        soft = torch.zeros(grid.y.cells, grid.x.cells, self.channels)
+        for name, (x, y), visible in zip(labels.names, labels.xy, labels.visible, strict=True):
+            inside = -0.5 <= x < grid.x.pixels - 0.5 and -0.5 <= y < grid.y.pixels - 0.5  # False for NaN
+            if visible and inside:
+                soft[..., self.names.index(name)] = torch.outer(_tent(grid.y, float(y)), _tent(grid.x, float(x)))
+        return soft
+
+    def from_soft(self, soft: SoftMap, grid: Grid) -> Keypoints:
+        """Centre of mass of the 3x3 cells around each channel's strongest cell; no weight at all: not visible."""
+        rows, columns, channels = soft.shape
+        peak = soft.reshape(rows * columns, channels).argmax(dim=0)
+        xy = np.zeros((channels, 2), np.float32)
+        visible = np.zeros(channels, bool)
+        for channel, place in enumerate(peak.tolist()):
+            row, column = divmod(place, columns)
+            top, left = max(row - 1, 0), max(column - 1, 0)
+            window = soft[top : row + 2, left : column + 2, channel].double()
+            weight = window.sum()
+            visible[channel] = bool(weight > 0)
+            if visible[channel]:
+                y = (window.sum(dim=1) @ torch.arange(window.shape[0], dtype=torch.float64)) / weight + top
+                x = (window.sum(dim=0) @ torch.arange(window.shape[1], dtype=torch.float64)) / weight + left
+                xy[channel] = float(grid.x.pixel_of(x)), float(grid.y.pixel_of(y))
+        return Keypoints(self.names, xy, visible)
+
+    def put_back(self, given: Keypoints, decided: Keypoints) -> Keypoints:
+        xy, visible = decided.xy.copy(), decided.visible.copy()
+        for i, name in enumerate(given.names):
+            channel = self.names.index(name)
+            xy[channel], visible[channel] = given.xy[i], given.visible[i]
+        return Keypoints(self.names, xy, visible)
+
+    def widened(self, labels: Keypoints) -> "KeypointSpace":
+        return KeypointSpace(tuple(dict.fromkeys(self.names + labels.names)))
+
+
+def read_keypoints(path: Path) -> dict[int, Keypoints]:
+    """The points of every frame in a CSV with the columns frame, name, x, y and (optionally) visible."""
+    try:
+        reader = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig")))
+        rows = [(reader.line_num, row) for row in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise LabelError(
+            f"cannot read {path}: {error}", remedy="give a CSV with the columns frame,name,x,y,visible"
+        ) from error
+    missing = [c for c in COLUMNS[:4] if c not in (reader.fieldnames or ())]
+    if missing or not rows:
+        raise LabelError(
+            f"{path} has no column {missing[0]!r}" if rows else f"{path} has no rows",
+            remedy="write a first line frame,name,x,y,visible and one row per point below it",
+        )
+    frames: dict[int, list[tuple[str, float, float, bool]]] = {}
+    for line, row in rows:
+        point = {column: (row.get(column) or "").strip() for column in COLUMNS}
+        for column, readable in _READABLE.items():
+            if not readable(point[column]):
+                raise LabelError(
+                    f"line {line} of {path} is not a point: its {column} is {point[column]!r}",
+                    remedy="write a whole frame number, a name, x and y in pixels, and 1 or 0 for visible",
+                )
+        x, y = (float(point[axis] or "nan") for axis in ("x", "y"))
+        visible = point["visible"].lower() not in _HIDDEN and math.isfinite(x) and math.isfinite(y)
+        frames.setdefault(int(point["frame"]), []).append((point["name"], x, y, visible))
+    return {frame: _points(path, frame, points) for frame, points in sorted(frames.items())}
+
+
+def keypoints_csv(frames: dict[int, Keypoints]) -> str:
+    """The CSV of many frames: x, y to a hundredth of a pixel, empty where a point is not visible."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for frame, points in frames.items():
+        for name, (x, y), visible in zip(points.names, points.xy, points.visible, strict=True):
+            place = (f"{x:.2f}", f"{y:.2f}") if visible else ("", "")
+            writer.writerow((frame, name, *place, int(visible)))
+    return text.getvalue()
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text or "nan")
+    except ValueError:
+        return False
+    return True
+
+
+_READABLE: dict[str, Callable[[str], bool]] = {
+    "frame": str.isdecimal,
+    "name": bool,
+    "x": _is_number,
+    "y": _is_number,
+    "visible": lambda text: text.lower() in _SHOWN + _HIDDEN,
+}
+
+
+def _points(path: Path, frame: int, points: list[tuple[str, float, float, bool]]) -> Keypoints:
+    names = tuple(name for name, *_ in points)
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise LabelError(f"{path} places {twice!r} twice on frame {frame}", remedy="name every point of a frame once")
+    xy = np.array([(x, y) for _, x, y, _ in points], np.float32)
+    return Keypoints(names, xy, np.array([visible for *_, visible in points], bool))
+
+
+def _tent(axis: Axis, pixel: float) -> Float[Tensor, " cells"]:
+    place = axis.cell_of(torch.tensor(pixel, dtype=torch.float64)).clamp(0, axis.cells - 1)
+    return (1 - (torch.arange(axis.cells) - place).abs()).clamp_min(0).float()

@@ -1,0 +1,54 @@
+"""Soft maps: labels on the feature grid, (rows, columns, channels), and their way back to image size.
+
+Soft maps are interpolated straight to image size and only then decided: deciding on the grid would cut every
+outline into blocks of the stride.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from timecycle.grid import Axis, Grid
+
+SoftMap = Float[Tensor, "rows columns channels"]
+
+_STRIP_PX = 16  # rows decided at once: bounds the memory, and keeps most channels out of most strips
+
+
+def pool(values: Float[Tensor, "channels height width"], grid: Grid) -> SoftMap:
+    """The mean of `values` over the extent of each cell, exact to the fraction of a pixel."""
+    return torch.einsum("yh,chw,xw->yxc", grid.y.area(), values, grid.x.area())
+
+
+def upsample(soft: SoftMap, grid: Grid) -> Float[Tensor, "channels height width"]:
+    """Bilinear interpolation of every channel to image size."""
+    wide = _across(soft.permute(2, 0, 1), grid.x)
+    taps = grid.y.taps()
+    return torch.lerp(wide[:, taps.low], wide[:, taps.high], taps.weight[:, None])
+
+
+def upsample_argmax(soft: SoftMap, grid: Grid) -> Int[Tensor, "height width"]:
+    """The strongest channel at every pixel after bilinear interpolation; the lowest channel wins a tie.
+
+    Only channels with any weight in a strip's rows are interpolated there. The others are zero in all of it and
+    could not win (channel 0 is always kept), so hundreds of channels cost little more than a few.
+    """
+    maps = soft.permute(2, 0, 1).contiguous()
+    alive = (maps > 0).any(dim=2)
+    alive[0] = True
+    taps = grid.y.taps()
+    rows = []
+    for start in range(0, grid.y.pixels, _STRIP_PX):
+        strip = slice(start, min(start + _STRIP_PX, grid.y.pixels))
+        low, high, weight = taps.low[strip], taps.high[strip], taps.weight[strip]
+        first, last = int(low[0]), int(high[-1]) + 1
+        channels = alive[:, first:last].any(dim=1).nonzero().squeeze(1)
+        wide = _across(maps[channels, first:last], grid.x)
+        values = torch.lerp(wide[:, low - first], wide[:, high - first], weight[:, None])
+        rows.append(channels[values.argmax(dim=0)])
+    return torch.cat(rows)
+
+
+def _across(maps: Float[Tensor, "channels rows columns"], axis: Axis) -> Float[Tensor, "channels rows width"]:
+    taps = axis.taps()
+    return torch.lerp(maps[..., taps.low], maps[..., taps.high], taps.weight)

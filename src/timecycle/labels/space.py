@@ -1,0 +1,100 @@
+"""What every kind of label offers the engine: a file form, and a way to soft maps and back."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from timecycle.grid import Grid
+from timecycle.labels.soft import SoftMap
+
+
+class Labels(ABC):
+    """The labels of one frame, at image size."""
+
+    kind: ClassVar[str]
+    suffix: ClassVar[str]  # of the file `write` makes
+
+    @abstractmethod
+    def size(self) -> tuple[int, int] | None:
+        """(height, width) in pixels, or None where the labels have no image (keypoints)."""
+
+    @abstractmethod
+    def write(self, path: Path) -> None:
+        """Write the labels so that `read` gives them back exactly."""
+
+    @classmethod
+    @abstractmethod
+    def read(cls, path: Path) -> Self:
+        """The labels of a file."""
+
+    @classmethod
+    @abstractmethod
+    def space(cls, labelled: Sequence[Any]) -> "Space":
+        """The channels that hold everything these frames of the same kind are labelled with."""
+
+
+@runtime_checkable
+class Space(Protocol):
+    """What the channels of a video's soft maps mean."""
+
+    @property
+    def channels(self) -> int: ...
+
+    @property
+    def exclusive(self) -> bool:
+        """True where channels compete for a cell: channel 0 is the background and all sum to one."""
+        ...
+
+    @property
+    def stretchable(self) -> bool:
+        """True where a channel is an intensity, so that stretching it to [0, 1] keeps its meaning."""
+        ...
+
+    def speaks(self, labels: Any) -> Bool[Tensor, " channels"]:
+        """Which channels this labelled frame decides; the others are only carried through it."""
+        ...
+
+    def to_soft(self, labels: Any, grid: Grid) -> SoftMap: ...
+
+    def from_soft(self, soft: SoftMap, grid: Grid) -> Any: ...
+
+    def put_back(self, given: Any, decided: Any) -> Any:
+        """The decided labels with everything that was given put back exactly as it was drawn."""
+        ...
+
+    def widened(self, labels: Any) -> "Space":
+        """This space with channels added, at the end, for objects of `labels` it did not have."""
+        ...
+
+
+def combine(given: SoftMap, carried: SoftMap, *, speaks: Bool[Tensor, " channels"], exclusive: bool) -> SoftMap:
+    """`given` where the labelled frame speaks, `carried` elsewhere; given objects push carried ones aside."""
+    mixed = torch.where(speaks, given, carried)
+    if not exclusive or bool(speaks.all()):
+        return mixed
+    objects = mixed[..., 1:]
+    spoken = objects * speaks[1:]
+    room = (1 - spoken.sum(dim=-1, keepdim=True)).clamp_min(0)
+    silent = objects * ~speaks[1:]
+    return settle(torch.cat([mixed[..., :1], spoken + silent * room], dim=-1))
+
+
+def fill_unknown(soft: SoftMap, other: SoftMap, *, knows: Bool[Tensor, " channels"], exclusive: bool) -> SoftMap:
+    """`soft` with the channels it does not know taken from `other`; objects only where it has background."""
+    if not exclusive:
+        return torch.where(knows, soft, other)
+    background, objects = soft[..., :1], soft[..., 1:]
+    taken = background * other[..., 1:] * ~knows[1:]
+    return torch.cat([background - taken.sum(dim=-1, keepdim=True), objects * knows[1:] + taken], dim=-1)
+
+
+def settle(soft: SoftMap) -> SoftMap:
+    """Objects scaled to share a cell where they claim more than all of it; the background takes the rest."""
+    objects = soft[..., 1:].clamp_min(0)
+    claimed = objects.sum(dim=-1, keepdim=True)
+    return torch.cat([(1 - claimed).clamp_min(0), objects / claimed.clamp_min(1)], dim=-1)

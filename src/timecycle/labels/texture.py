@@ -1,0 +1,92 @@
+"""Texture: colours painted on a frame, which travel with the surface they were painted on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, UInt8
+from PIL import Image
+from torch import Tensor
+
+from timecycle.errors import LabelError
+from timecycle.files import atomic_write
+from timecycle.grid import Grid
+from timecycle.labels.image import open_image
+from timecycle.labels.masks import Masks
+from timecycle.labels.soft import SoftMap, pool, upsample
+from timecycle.labels.space import Labels
+
+STRIPES = ((230, 57, 70), (244, 162, 41), (255, 230, 109), (42, 157, 95), (38, 110, 200), (131, 56, 200))
+
+
+@dataclass(frozen=True, eq=False)
+class Texture(Labels):
+    """Painted colour (RGB) and how much of each pixel is painted (alpha)."""
+
+    rgba: UInt8[np.ndarray, "height width 4"]
+    kind: ClassVar[str] = "texture"
+    suffix: ClassVar[str] = ".png"
+
+    @classmethod
+    def read(cls, path: Path) -> "Texture":
+        """A texture from any image; one without an alpha channel paints every pixel."""
+        with open_image(Path(path)) as image:
+            return cls(np.array(image.convert("RGBA")))
+
+    def write(self, path: Path) -> None:
+        with atomic_write(path) as file:
+            Image.fromarray(self.rgba).save(file, format="PNG", compress_level=1)
+
+    def size(self) -> tuple[int, int]:
+        height, width, _ = self.rgba.shape
+        return height, width
+
+    @classmethod
+    def space(cls, labelled: Sequence["Texture"]) -> "TextureSpace":
+        return TextureSpace()
+
+
+@dataclass(frozen=True)
+class TextureSpace:
+    """Red, green and blue times alpha, then alpha, all in [0, 1]: colours mix by how much paint there is."""
+
+    channels: ClassVar[int] = 4
+    exclusive: ClassVar[bool] = False
+    stretchable: ClassVar[bool] = False
+
+    def speaks(self, labels: Texture) -> Bool[Tensor, " channels"]:
+        return torch.ones(self.channels, dtype=torch.bool)
+
+    def to_soft(self, labels: Texture, grid: Grid) -> SoftMap:
+        rgba = torch.from_numpy(labels.rgba).float().permute(2, 0, 1) / 255
+        return pool(torch.cat([rgba[:3] * rgba[3:], rgba[3:]]), grid)
+
+    def from_soft(self, soft: SoftMap, grid: Grid) -> Texture:
+        paint = upsample(soft, grid)
+        colour = paint[:3] / paint[3:].clamp_min(1e-6)
+        rgba = torch.cat([colour, paint[3:]]).clamp(0, 1) * 255
+        return Texture(rgba.round().byte().permute(1, 2, 0).contiguous().numpy())
+
+    def put_back(self, given: Texture, decided: Texture) -> Texture:
+        return given
+
+    def widened(self, labels: Texture) -> "TextureSpace":
+        return self
+
+
+def striped(masks: Masks) -> Texture:
+    """Six horizontal stripes of equal height over everything the masks mark (section 4.5 of the paper)."""
+    inside = masks.ids > 0
+    rows = np.flatnonzero(inside.any(axis=1))
+    if not rows.size:
+        raise LabelError("the mask to paint stripes on is empty", remedy="mark the object with any id above 0")
+    top, bottom = rows[0], rows[-1] + 1
+    stripe = (np.arange(inside.shape[0]) - top) * len(STRIPES) // (bottom - top)
+    colour = np.array(STRIPES, np.uint8)[np.clip(stripe, 0, len(STRIPES) - 1)]
+    rgba = np.zeros((*inside.shape, 4), np.uint8)
+    rgba[..., :3] = colour[:, None]
+    rgba[..., 3] = inside * np.uint8(255)
+    return Texture(rgba)

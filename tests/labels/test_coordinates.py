@@ -1,0 +1,92 @@
+"""Coordinates of a still or shifted picture are exact up to the border."""
+
+import numpy as np
+import pytest
+import torch
+
+from timecycle.errors import LabelError
+from timecycle.grid import grid_over
+from timecycle.labels.coordinates import Coordinates, CoordinateSpace
+
+grids = pytest.mark.parametrize(
+    "grid",
+    [
+        grid_over(65, 97, cells=(9, 13), stride_px=8, first_px=0),
+        grid_over(61, 90, cells=(8, 12), stride_px=8, first_px=0),
+        grid_over(61, 90, cells=(8, 12), stride_px=8, first_px=0).rescaled(120, 201),
+        grid_over(7, 5, cells=(1, 1), stride_px=8, first_px=0),
+        grid_over(56, 70, cells=(4, 5), stride_px=14, first_px=6.5),
+    ],
+)
+
+
+def own_places(grid):
+    return Coordinates.of_image(grid.y.pixels, grid.x.pixels)
+
+
+def test_every_pixel_of_the_labelled_frame_shows_its_own_place():
+    xy = Coordinates.of_image(5, 9).xy
+    assert xy[3, 7].tolist() == [7, 3]
+    assert Coordinates(xy).size() == (5, 9)
+
+
+@grids
+def test_the_labelled_frame_comes_back_exactly(grid):
+    space = CoordinateSpace()
+    soft = space.to_soft(own_places(grid), grid)
+    assert torch.equal(soft, grid.centres())
+    assert np.array_equal(space.from_soft(soft, grid).xy, own_places(grid).xy)
+
+
+@grids
+def test_a_shifted_picture_comes_back_exactly_up_to_the_border(grid):
+    shifted = Coordinates(own_places(grid).xy + np.array([12.5, -7.25], np.float32))
+    space = CoordinateSpace()
+    assert np.allclose(space.from_soft(space.to_soft(shifted, grid), grid).xy, shifted.xy, atol=1e-3)
+
+
+def test_a_stretched_picture_comes_back_between_the_outer_cells():
+    grid = grid_over(65, 97, cells=(9, 13), stride_px=8, first_px=0)
+    stretched = Coordinates(own_places(grid).xy * np.float32(1.1))
+    space = CoordinateSpace()
+    found = space.from_soft(space.to_soft(stretched, grid), grid).xy
+    assert np.allclose(found[8:-8, 8:-8], stretched.xy[8:-8, 8:-8], atol=1e-3)
+
+
+def test_coordinates_come_back_from_a_file(tmp_path):
+    xy = np.random.default_rng(0).normal(size=(4, 6, 2)).astype(np.float32)
+    Coordinates(xy).write(tmp_path / "0.npy")
+    assert np.array_equal(Coordinates.read(tmp_path / "0.npy").xy, xy)
+
+
+@pytest.mark.parametrize(
+    ("array", "problem"),
+    [
+        (np.zeros((4, 6), np.float32), r"its shape is \(4, 6\)"),
+        (np.zeros((4, 6, 3), np.float32), r"its shape is \(4, 6, 3\)"),
+        (np.full((4, 6, 2), np.nan, np.float32), "not finite"),
+        (np.array([["a"]]), "could not convert"),
+        (np.array([{}], dtype=object), "allow_pickle"),
+    ],
+)
+def test_an_array_that_is_no_coordinates_is_refused(tmp_path, array, problem):
+    np.save(tmp_path / "0.npy", array, allow_pickle=True)
+    with pytest.raises(LabelError, match=rf"cannot read .*0\.npy as coordinates: .*{problem}.*; give a float32 \.npy"):
+        Coordinates.read(tmp_path / "0.npy")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"not an array"])
+def test_a_file_that_is_no_array_is_refused(tmp_path, content):
+    if content is not None:
+        (tmp_path / "0.npy").write_bytes(content)
+    with pytest.raises(LabelError, match=r"cannot read .*0\.npy as coordinates: .*; give a float32 \.npy"):
+        Coordinates.read(tmp_path / "0.npy")
+
+
+def test_given_coordinates_speak_for_both_channels_and_come_back_as_given():
+    given, decided = Coordinates.of_image(3, 4), Coordinates.of_image(3, 4)
+    space = Coordinates.space([given])
+    assert space.channels == 2
+    assert space.speaks(given).all()
+    assert space.put_back(given, decided) is given
+    assert space.widened(decided) == space

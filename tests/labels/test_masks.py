@@ -1,0 +1,447 @@
+"""Ids come back exactly as they were written, whatever the file; values nobody drew are refused."""
+
+import io
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageDraw, ImageFilter
+
+from timecycle.errors import LabelError
+from timecycle.grid import grid_over
+from timecycle.labels.masks import Masks, MaskSpace, colours_in
+from timecycle.labels.palette import colour, palette
+
+HEIGHT, WIDTH = 120, 160
+
+
+def blocks(ids, *, size=6, columns=20):
+    """A checkerboard with one square per id on a background of 0."""
+    rows = -(-len(ids) // columns)
+    array = np.zeros((rows * size + 2, columns * size + 2), np.int64)
+    for i, identity in enumerate(ids):
+        y, x = divmod(i, columns)
+        array[1 + y * size : y * size + size - 1, 1 + x * size : x * size + size - 1] = identity
+    return array
+
+
+def drawn(draw, *, mode="L", finer=1, method=Image.Resampling.BOX):
+    """A picture drawn `finer` times larger and shrunk: anti-aliased unless `finer` is 1."""
+    image = Image.new(mode, (WIDTH * finer, HEIGHT * finer))
+    draw(ImageDraw.Draw(image), finer)
+    return image if finer == 1 else image.resize((WIDTH, HEIGHT), method)
+
+
+def disc(canvas, k, fill=255):
+    canvas.ellipse((30 * k, 20 * k, 100 * k, 95 * k), fill=fill)
+
+
+def two_colours(canvas, k):
+    disc(canvas, k, (128, 0, 0))
+    canvas.polygon([(90 * k, 10 * k), (150 * k, 60 * k), (60 * k, 110 * k)], fill=(0, 128, 0))
+
+
+def ten_objects(canvas, k):
+    for i in range(10):
+        x, y = 1 + 31 * (i % 5), 3 + 59 * (i // 5)
+        canvas.ellipse((x * k, y * k, (x + 28) * k, (y + 50) * k), fill=i + 1)
+
+
+def box_on_odd_pixels(canvas, k):
+    canvas.rectangle((10 * k + 1, 10 * k + 1, 70 * k, 70 * k), fill=255)
+
+
+def thin_strokes(canvas, k):
+    for i in range(8):
+        canvas.line((10 * k, (10 + 9 * i) * k, 150 * k, (14 + 11 * i) * k), fill=255, width=k + k // 4)
+
+
+def jpeg(image, quality):
+    data = io.BytesIO()
+    image.save(data, "JPEG", quality=quality)
+    return Image.open(data)
+
+
+def cells_of(count, seed=0):
+    """A plane divided among `count` touching objects."""
+    points = np.random.default_rng(seed).random((count, 2)) * (HEIGHT, WIDTH)
+    y, x = np.mgrid[:HEIGHT, :WIDTH]
+    return ((y[..., None] - points[:, 0]) ** 2 + (x[..., None] - points[:, 1]) ** 2).argmin(axis=-1) + 1
+
+
+def specks(count, size, seed=0):
+    """Objects of size x size pixels anywhere on a background."""
+    array = np.zeros((HEIGHT, WIDTH), np.int64)
+    places = np.random.default_rng(seed).integers(0, (HEIGHT - size, WIDTH - size), (count, 2))
+    for i, (y, x) in enumerate(places):
+        array[y : y + size, x : x + size] = i + 1
+    return array
+
+
+def saved(tmp_path, image, name="mask.png", **options):
+    image.save(tmp_path / name, **options)
+    return tmp_path / name
+
+
+# Files keep ids
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.tuples(st.integers(1, 20), st.integers(1, 20)),
+    st.sampled_from([1, 2, 255, 256, 300, 65535]),
+    st.integers(0, 10_000),
+)
+def test_what_is_written_is_read_back_whatever_it_is(tmp_path_factory, shape, largest, seed):
+    masks = Masks.of(np.random.default_rng(seed).integers(0, largest + 1, shape))
+    path = tmp_path_factory.mktemp("masks") / "00001.png"
+    masks.write(path)
+    again = Masks.read(path).ids
+    assert again.dtype == np.uint16
+    assert np.array_equal(again, masks.ids)
+
+
+def test_ids_up_to_255_are_written_with_the_usual_colours(tmp_path):
+    Masks.of(blocks([1, 2, 255])).write(tmp_path / "a.png")
+    with Image.open(tmp_path / "a.png") as image:
+        assert image.mode == "P"
+        assert np.array_equal(np.array(image), blocks([1, 2, 255]))
+        assert image.convert("RGB").getpixel((1, 1)) == (128, 0, 0)
+
+
+def test_ids_above_255_are_written_in_16_bits(tmp_path):
+    ids = blocks(list(range(1, 301)))
+    Masks.of(ids).write(tmp_path / "a.png")
+    with Image.open(tmp_path / "a.png") as image:
+        assert image.mode.startswith("I;16")
+    assert np.array_equal(Masks.read(tmp_path / "a.png").ids, ids)
+
+
+def test_grey_0_and_255_is_object_255(tmp_path):
+    path = saved(tmp_path, drawn(disc))
+    assert np.unique(Masks.read(path).ids).tolist() == [0, 255]
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [(mode, f"mask.{kind}") for mode in ("1", "L", "P", "I;16", "LA") for kind in ("png", "tiff")]
+    + [("I", "mask.tiff")],
+)
+def test_the_values_of_an_image_that_is_not_coloured_are_the_ids(tmp_path, mode, name):
+    ids = blocks([1]) if mode == "1" else blocks([3, 1, 200])
+    grey = Image.fromarray(ids.astype(np.uint8))
+    if mode == "P":
+        grey.putpalette(bytes(range(255, -1, -1)) * 3)  # whatever the colours are
+        image = grey
+    elif mode == "1":
+        image = Image.fromarray(ids.astype(bool))
+    elif mode in ("I;16", "I"):
+        image = Image.fromarray(ids.astype(np.uint16 if mode == "I;16" else np.int32))
+    else:
+        image = grey.convert(mode)
+    assert image.mode == mode
+    assert np.array_equal(Masks.read(saved(tmp_path, image, name)).ids, ids)
+
+
+def test_a_transparent_grey_pixel_is_background(tmp_path):
+    alpha = np.zeros((20, 20), np.uint8)
+    alpha[5:15, 5:15] = 255
+    image = Image.merge("LA", (Image.new("L", (20, 20), 9), Image.fromarray(alpha)))
+    ids = Masks.read(saved(tmp_path, image)).ids
+    assert (ids[5:15, 5:15] == 9).all()
+    assert ids.sum() == 900
+
+
+# Colours
+
+
+def test_colours_of_the_usual_palette_become_its_ids(tmp_path):
+    ids = blocks(list(range(256)))
+    path = saved(tmp_path, Image.fromarray(palette()[ids]))
+    assert colours_in([path]) == ()
+    assert np.array_equal(Masks.read(path).ids, ids)
+
+
+def test_the_palette_is_the_one_of_pascal_voc():
+    known = {0: (0, 0, 0), 1: (128, 0, 0), 2: (0, 128, 0), 3: (128, 128, 0), 4: (0, 0, 128), 8: (64, 0, 0)}
+    known |= {15: (192, 128, 128), 20: (0, 64, 128), 255: (224, 224, 192)}
+    assert {i: tuple(map(int, palette()[i])) for i in known} == known
+    assert len({tuple(row) for row in palette().tolist()}) == 256
+    assert [colour(i) for i in known] == list(known.values())
+    assert all(colour(i) != (0, 0, 0) for i in range(1, 2000))
+
+
+def test_other_colours_are_numbered_the_same_in_all_files_read_together(tmp_path):
+    red, green, blue = (250, 0, 0), (0, 250, 0), (0, 0, 250)
+    first = saved(tmp_path, drawn(lambda c, k: c.rectangle((5, 5, 40, 40), fill=red), mode="RGB"), "0.png")
+
+    def two(canvas, k):
+        canvas.rectangle((5, 5, 40, 40), fill=green)
+        canvas.rectangle((50, 5, 90, 40), fill=blue)
+
+    second = saved(tmp_path, drawn(two, mode="RGB"), "1.png")
+    colours = colours_in([first, second])
+    assert colours == colours_in([second, first]) == (0x0000FA, 0x00FA00, 0xFA0000)
+    assert Masks.read(first, colours=colours).ids[10, 10] == 3
+    assert Masks.read(second, colours=colours).ids[10, 10] == 2
+    assert Masks.read(second, colours=colours).ids[10, 60] == 1
+    assert np.unique(Masks.read(first).ids).tolist() == [0, 1]
+
+
+def test_white_on_black_in_colour_is_one_object(tmp_path):
+    path = saved(tmp_path, drawn(disc).convert("RGB"))
+    assert np.unique(Masks.read(path).ids).tolist() == [0, 1]
+
+
+def test_transparent_pixels_are_background_whatever_colour_they_hide(tmp_path):
+    pixels = np.zeros((30, 30, 4), np.uint8)
+    pixels[..., :3] = np.random.default_rng(0).integers(0, 256, (30, 30, 3))
+    pixels[5:15, 5:15] = (10, 20, 30, 255)
+    pixels[18:28, 5:25] = (40, 50, 60, 128)  # half transparent all over: an overlay's colour, not an edge
+    ids = Masks.read(saved(tmp_path, Image.fromarray(pixels))).ids
+    assert (ids[5:15, 5:15] == 1).all()
+    assert (ids[18:28, 5:25] == 2).all()
+    assert np.count_nonzero(ids) == 100 + 200
+
+
+# Soft edges
+
+SOFT = {
+    "a disc, shrunk": lambda: drawn(disc, finer=4),
+    "a disc, shrunk by two": lambda: drawn(disc, finer=2),
+    "a disc, shrunk by interpolation": lambda: drawn(disc, finer=4, method=Image.Resampling.BILINEAR),
+    "a disc, shrunk by a filter with overshoot": lambda: drawn(disc, finer=4, method=Image.Resampling.LANCZOS),
+    "a disc in a low value": lambda: drawn(lambda c, k: disc(c, k, 20), finer=4),
+    "a small disc": lambda: drawn(lambda c, k: c.ellipse((30 * k, 20 * k, 36 * k, 26 * k), fill=255), finer=4),
+    "a box with half covered edges": lambda: drawn(box_on_odd_pixels, finer=2),
+    "strokes": lambda: drawn(thin_strokes, finer=4),
+    "ids whose blends are each other's ids": lambda: drawn(ten_objects, finer=4),
+    "two colours": lambda: drawn(two_colours, mode="RGB", finer=4),
+    "a disc, rotated": lambda: drawn(disc).rotate(13, resample=Image.Resampling.BICUBIC),
+    "a disc, blurred": lambda: drawn(disc).filter(ImageFilter.GaussianBlur(2)),
+    "a probability map": lambda: drawn(disc).filter(ImageFilter.GaussianBlur(12)),
+    "a grey JPEG": lambda: jpeg(drawn(disc), 90),
+    "a coloured JPEG": lambda: jpeg(drawn(two_colours, mode="RGB"), 75),
+    "a brush with soft alpha": lambda: Image.merge(
+        "RGBA", (*Image.new("RGB", (WIDTH, HEIGHT), (200, 30, 60)).split(), drawn(disc, finer=4))
+    ),
+    "grey with soft alpha": lambda: Image.merge("LA", (Image.new("L", (WIDTH, HEIGHT), 7), drawn(disc, finer=4))),
+    "one soft stroke over hard objects": lambda: Image.fromarray(
+        np.maximum(
+            np.array(drawn(ten_objects)),
+            np.array(drawn(lambda c, k: c.line((9 * k, 99 * k, 150 * k, 113 * k), fill=250, width=9 * k), finer=4)),
+        )
+    ),
+}
+
+HARD = {
+    "a disc": lambda: drawn(disc),
+    "two colours": lambda: drawn(two_colours, mode="RGB"),
+    "touching objects": lambda: drawn(ten_objects),
+    "nothing": lambda: drawn(lambda c, k: None),
+    "one object everywhere": lambda: Image.new("L", (WIDTH, HEIGHT), 3),
+    "one pixel": lambda: Image.new("L", (1, 1), 3),
+    "one row": lambda: Image.fromarray(np.array([[0, 0, 1, 1, 2, 2]], np.uint8)),
+    "three objects of one pixel": lambda: Image.fromarray(specks(3, 1).astype(np.uint8)),
+    "three objects of four pixels": lambda: Image.fromarray(specks(3, 2).astype(np.uint8)),
+    "200 objects of four pixels": lambda: Image.fromarray(specks(200, 2).astype(np.uint8)),
+    "200 overlapping objects": lambda: Image.fromarray(specks(200, 9).astype(np.uint8)),
+    "lines one pixel wide": lambda: drawn(
+        lambda c, k: [c.line((10, 5 + 12 * i, 150, 9 + 14 * i), fill=i + 1) for i in range(8)]
+    ),
+    "crossing lines": lambda: drawn(
+        lambda c, k: [c.line((5 + 19 * i, 5, 155 - 19 * i, 115), fill=i + 1) for i in range(8)]
+    ),
+    "lines across an object": lambda: drawn(
+        lambda c, k: [disc(c, k, 9), *(c.line((10, 5 + 12 * i, 150, 9 + 14 * i), fill=i + 1) for i in range(8))]
+    ),
+    "a person with a pole, a leash and a ball": lambda: drawn(
+        lambda c, k: [
+            disc(c, k, 3),
+            c.line((99, 50, 150, 20), fill=2),
+            c.line((31, 60, 5, 110), fill=1),
+            c.point([(120, 110), (121, 110)], fill=5),
+            c.point((122, 110), fill=4),
+        ]
+    ),
+    "an outline with an id of its own": lambda: drawn(lambda c, k: c.ellipse((30, 20, 100, 95), fill=2, outline=1)),
+    "250 touching objects": lambda: Image.fromarray(cells_of(250).astype(np.uint8)),
+    "250 touching objects in colour": lambda: Image.fromarray(palette()[cells_of(250)]),
+    "1000 touching objects in colour": lambda: Image.fromarray(
+        np.random.default_rng(1).integers(0, 256, (1001, 3)).astype(np.uint8)[cells_of(1000)]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SOFT)
+def test_soft_edges_are_refused(tmp_path, name):
+    path = saved(tmp_path, SOFT[name]())
+    with pytest.raises(LabelError, match=r"mask\.png has soft edges: \d+ of its \d+ values .*; draw with a hard brush"):
+        Masks.read(path)
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_hard_edges_are_accepted_with_every_value_kept_apart(tmp_path, name):
+    image = HARD[name]()
+    ids = Masks.read(saved(tmp_path, image)).ids
+    pixels = np.array(image).reshape(ids.size, -1)
+    pairs = np.unique(np.column_stack([pixels, ids.ravel()]), axis=0)
+    assert len(pairs) == len(np.unique(pixels, axis=0)) == len(np.unique(ids))
+    if image.mode == "L":
+        assert np.array_equal(ids, np.array(image))
+
+
+def test_soft_edges_are_refused_turned_and_mirrored_alike():
+    """The rule looks along rows and columns, and knows no direction."""
+    from pathlib import Path
+
+    from timecycle.labels.masks import _refuse_soft_edges
+
+    for name, make in (*SOFT.items(), *HARD.items()):
+        values = np.array(make())
+        values = values.reshape(*values.shape[:2], -1)
+        outcomes = set()
+        for seen in (values, values[::-1], values[:, ::-1], np.moveaxis(values, 0, 1)):
+            try:
+                _refuse_soft_edges(Path("mask.png"), seen)
+                outcomes.add("accepted")
+            except LabelError:
+                outcomes.add("refused")
+        assert len(outcomes) == 1, name
+
+
+# Arrays and their failures
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int8, np.int32, np.int64, np.uint64])
+def test_masks_are_made_from_any_whole_numbers(dtype):
+    array = np.zeros((4, 6), dtype)
+    array[1, 2] = 1
+    masks = Masks.of(array)
+    assert masks.ids.dtype == np.uint16
+    assert np.array_equal(masks.ids, array)
+    assert masks.size() == (4, 6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64])
+def test_probabilities_are_refused(dtype):
+    with pytest.raises(LabelError, match=f"values of type {np.dtype(dtype)}; .*threshold probabilities first"):
+        Masks.of(np.zeros((4, 6), dtype))
+
+
+@pytest.mark.parametrize(("low", "high"), [(-1, 3), (0, 65536)])
+def test_ids_out_of_range_are_refused(low, high):
+    with pytest.raises(LabelError, match=f"ids from {low} to {high}; number the objects between 1 and 65535"):
+        Masks.of(np.array([[low, high]]))
+
+
+def test_ids_out_of_range_in_a_file_name_the_file(tmp_path):
+    path = saved(tmp_path, Image.fromarray(np.array([[0, 70_000]], np.int32)), "mask.tiff")
+    with pytest.raises(LabelError, match=r"mask\.tiff: a mask has ids from 0 to 70000"):
+        Masks.read(path)
+
+
+def test_a_file_of_real_numbers_is_refused(tmp_path):
+    path = saved(tmp_path, Image.fromarray(np.zeros((4, 4), np.float32)), "mask.tiff")
+    with pytest.raises(LabelError, match="mode F, whose values are not object ids; save the mask as"):
+        Masks.read(path)
+
+
+def test_a_file_that_is_not_there_or_not_an_image_is_named(tmp_path):
+    with pytest.raises(LabelError, match=r"there is no label file .*none\.png; check the path"):
+        Masks.read(tmp_path / "none.png")
+    (tmp_path / "text.png").write_text("not an image")
+    with pytest.raises(LabelError, match=r"text\.png cannot be read as an image: .*; give a PNG"):
+        Masks.read(tmp_path / "text.png")
+    whole = saved(tmp_path, drawn(disc)).read_bytes()
+    (tmp_path / "half.png").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(LabelError, match=r"half\.png cannot be read as an image: .*; give a PNG"):
+        Masks.read(tmp_path / "half.png")
+
+
+def test_a_box_fills_its_edges_too():
+    ids = Masks.of_box(10, 20, (3, 2, 6, 4)).ids
+    assert np.argwhere(ids)[[0, -1]].tolist() == [[2, 3], [4, 6]]
+    assert ids.sum() == 4 * 3
+
+
+@pytest.mark.parametrize("box", [(6, 4, 3, 2), (30, 0, 40, 5), (-9, -9, -1, -1)])
+def test_a_box_that_holds_no_pixel_is_refused(box):
+    with pytest.raises(LabelError, match="holds no pixel of the 20x10 frame; give it as x0,y0,x1,y1"):
+        Masks.of_box(10, 20, box)
+
+
+# Channels
+
+
+@pytest.mark.parametrize("shown", [(41, 57), (77, 101)])
+def test_soft_masks_are_shares_of_area_and_sum_to_one(shown):
+    grid = grid_over(41, 57, cells=(6, 8), stride_px=8, first_px=0).rescaled(*shown)
+    ids = np.random.default_rng(0).choice([0, 4, 9, 300], shown)
+    masks = Masks.of(ids)
+    space = Masks.space([masks])
+    soft = space.to_soft(masks, grid)
+    assert space.ids == (0, 4, 9, 300)
+    assert torch.allclose(soft.sum(dim=-1), torch.ones(6, 8), atol=1e-5)
+    cells = grid.y.extents_px()[:, None] * grid.x.extents_px()
+    counts = torch.einsum("yxc,yx->c", soft.double(), cells)
+    assert torch.allclose(counts, torch.tensor([(ids == i).sum() for i in space.ids]).double(), rtol=1e-4)
+
+
+def test_more_objects_than_are_pooled_at_once_are_pooled_alike():
+    grid = grid_over(33, 33, cells=(5, 5), stride_px=8, first_px=0)
+    masks = Masks.of(np.random.default_rng(0).integers(0, 50, (33, 33)))
+    order = tuple(range(50))
+    together = MaskSpace(order).to_soft(masks, grid)
+    alone = torch.cat([MaskSpace((i,)).to_soft(masks, grid) for i in order], dim=-1)
+    assert torch.allclose(together, alone, atol=1e-6)
+
+
+def test_large_objects_survive_the_way_to_the_grid_and_back():
+    ids = np.zeros((65, 97), np.int64)
+    ids[:, 40:] = 7
+    ids[32:] = 1000
+    grid = grid_over(65, 97, cells=(9, 13), stride_px=8, first_px=0)
+    masks = Masks.of(ids)
+    space = Masks.space([masks])
+    again = space.from_soft(space.to_soft(masks, grid), grid).ids
+    assert again.dtype == np.uint16
+    assert (again == ids).mean() > 0.95
+    assert set(np.unique(again)) == {0, 7, 1000}
+
+
+def test_the_space_of_several_frames_has_every_object_once():
+    space = Masks.space([Masks.of(np.array([[5, 2]])), Masks.of(np.array([[0, 5], [9, 9]]))])
+    assert space.ids == (0, 2, 5, 9)
+    assert space.channels == 4
+
+
+def test_a_frame_speaks_for_the_background_and_for_what_is_drawn_on_it():
+    space = MaskSpace((0, 2, 5, 9))
+    masks = Masks.of(np.array([[5, 5]]))
+    assert space.speaks(masks).tolist() == [True, False, True, False]
+    assert space.speaks(Masks.of(masks.ids, complete=True)).all()
+
+
+def test_new_objects_get_channels_at_the_end():
+    space = MaskSpace((0, 5))
+    assert space.widened(Masks.of(np.array([[9, 2, 5, 0]]))).ids == (0, 5, 2, 9)
+    assert space.widened(Masks.of(np.array([[5]]))).ids == (0, 5)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10_000))
+def test_given_objects_come_back_as_drawn_and_silent_ones_keep_the_rest(seed):
+    rng = np.random.default_rng(seed)
+    given_masks = Masks.of(rng.choice([0, 1, 2], (6, 7)))
+    decided = Masks.of(rng.choice([0, 1, 2, 3, 4], (6, 7)))
+    result = MaskSpace((0, 1, 2, 3, 4)).put_back(given_masks, decided).ids
+    spoken = np.unique(given_masks.ids)
+    for identity in (1, 2):
+        if identity in spoken:
+            assert np.array_equal(result == identity, given_masks.ids == identity)
+    silent = (given_masks.ids == 0) & ~np.isin(decided.ids, spoken)
+    assert np.array_equal(result[silent], decided.ids[silent])
+    assert (result[(given_masks.ids == 0) & ~silent] == 0).all()
