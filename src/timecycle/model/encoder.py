@@ -1,0 +1,40 @@
+"""The encoder as the rest of the package sees it: one image in, one feature map out."""
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from timecycle.grid import Grid
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureMap:
+    """One descriptor of length 1 per cell, and where the cells lie on the image that was encoded."""
+
+    cells: Float[Tensor, "rows columns channels"]
+    grid: Grid
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """Anything that turns an image into a feature map can carry labels."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def sha256(self) -> str:
+        """Identifies the weights: results made with different weights are never mixed."""
+        ...
+
+    @property
+    def form(self) -> str:
+        """How the weights are run (architecture, precision ...): another form gives slightly other features."""
+        ...
+
+    def encode(self, image: UInt8[np.ndarray, "height width 3"]) -> FeatureMap:
+        """The feature map of an RGB image of any size; descriptors have length 1."""
+        ...

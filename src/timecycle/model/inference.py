@@ -1,0 +1,96 @@
+"""The inference form of the encoder: batch norm folded into the convolutions, channels last, fp32 or bf16."""
+
+import copy
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from timecycle.errors import SettingsError, VideoError
+from timecycle.grid import grid_over
+from timecycle.model.encoder import FeatureMap
+from timecycle.model.resnet import FIRST_PX, STRIDE_PX, BasicBlock, Bottleneck, ResNet
+
+Device = Literal["auto", "cpu", "cuda", "mps"]
+Precision = Literal["fp32", "bf16"]
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+class ResNetEncoder:
+    """A ResNet ready to encode frames.
+
+    Descriptors agree with the plain module's to 1e-4 in fp32, and to a cosine of 0.99 in bf16 (ResNet-18).
+    """
+
+    def __init__(
+        self, model: ResNet, *, name: str, sha256: str, device: Device = "auto", precision: Precision = "fp32"
+    ) -> None:
+        self.name = name
+        self.sha256 = sha256
+        self.form = f"{model.config}, {precision}"
+        self.device = pick_device(device)
+        self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        self._model = fold(model).to(self.device, self.dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._mean = torch.tensor(IMAGENET_MEAN, device=self.device)
+        self._std = torch.tensor(IMAGENET_STD, device=self.device)
+
+    @torch.inference_mode()
+    def encode(self, image: UInt8[np.ndarray, "height width 3"]) -> FeatureMap:
+        height, width, _ = image.shape
+        if self._model.config.padding == "reflect" and min(height, width) <= STRIDE_PX:
+            raise VideoError(
+                f"an image of {width}x{height} is too small for an encoder with reflect padding",
+                remedy=f"use images of more than {STRIDE_PX} pixels a side, or an encoder with another padding",
+            )
+        activations = self._model.activations(self._normalised(image))
+        cells = F.normalize(activations[0].float().permute(1, 2, 0), dim=-1).contiguous()
+        shape = (cells.shape[0], cells.shape[1])
+        return FeatureMap(cells, grid_over(height, width, cells=shape, stride_px=STRIDE_PX, first_px=FIRST_PX))
+
+    def _normalised(self, image: UInt8[np.ndarray, "height width 3"]) -> Float[Tensor, "1 3 height width"]:
+        pixels = torch.from_numpy(np.ascontiguousarray(image)).to(self.device)
+        # (height, width, 3) seen as (1, 3, height, width) is channels last already: no copy.
+        return ((pixels / 255 - self._mean) / self._std).permute(2, 0, 1)[None].to(self.dtype)
+
+
+def fold(model: ResNet) -> ResNet:
+    """A copy in which every batch norm has become part of the convolution before it."""
+    folded = copy.deepcopy(model).eval().requires_grad_(False)
+    _fold_pair(folded, "conv1", "bn1")
+    for module in folded.modules():
+        if isinstance(module, BasicBlock | Bottleneck):
+            for i in (1, 2, 3):
+                if hasattr(module, f"conv{i}"):
+                    _fold_pair(module, f"conv{i}", f"bn{i}")
+            if isinstance(module.downsample, nn.Sequential):
+                _fold_pair(module.downsample, "0", "1")
+    return folded
+
+
+def pick_device(device: Device) -> torch.device:
+    """The device asked for, or the best there is; one that is missing is refused, never silently replaced."""
+    available = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    if device == "auto":
+        return torch.device(next(name for name in ("cuda", "mps", "cpu") if available[name]))
+    if device not in available or not available[device]:
+        raise SettingsError(
+            f"this machine has no device {device!r} that torch can use",
+            remedy="use --device auto, or run `timecycle doctor` to see what is there",
+        )
+    return torch.device(device)
+
+
+def _fold_pair(parent: nn.Module, conv: str, norm: str) -> None:
+    fused = fuse_conv_bn_eval(getattr(parent, conv), getattr(parent, norm))
+    setattr(parent, conv, fused)
+    setattr(parent, norm, nn.Identity())

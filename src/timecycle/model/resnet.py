@@ -1,0 +1,152 @@
+"""phi: ResNet-18 or -50 without res5, res4 at stride 1, so that one cell is 8 pixels (section 3.2, appendix A.1).
+
+Parameters carry torchvision's names, so ImageNet weights load as they are; `layer4` and `fc` do not exist here.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from timecycle.errors import SettingsError
+
+STRIDE_PX = 8
+FIRST_PX = 0  # every strided layer has an odd kernel padded by half of it, so output c stays centred on input 2c
+
+Architecture = Literal["resnet18", "resnet50"]
+Padding = Literal["zeros", "reflect", "replicate"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResNetConfig:
+    architecture: Architecture = "resnet18"
+    padding: Padding = "zeros"  # reflect and replicate hide the border, which zeros give away to the features
+    head_channels: int | None = None  # a last 1x1 convolution; the 2019 release has 512 of them
+    head_relu: bool = True  # only with a head
+
+    def __post_init__(self) -> None:
+        for name, choices in (("architecture", get_args(Architecture)), ("padding", get_args(Padding))):
+            if getattr(self, name) not in choices:
+                raise SettingsError(f"{name} is {getattr(self, name)!r}", remedy=f"choose one of {', '.join(choices)}")
+        if self.head_channels is not None and (not isinstance(self.head_channels, int) or self.head_channels < 1):
+            raise SettingsError(f"head_channels is {self.head_channels!r}", remedy="set it to 1 or more, or to None")
+
+
+class ResNet(nn.Module):
+    """Images, normalised as for ImageNet, to descriptors of length 1 at every eighth pixel."""
+
+    def __init__(self, config: ResNetConfig) -> None:
+        super().__init__()
+        self.config = config
+        block, depths = _ARCHITECTURES[config.architecture]
+        padding = config.padding
+        self.conv1 = _conv(3, 64, kernel=7, stride=2, padding=padding)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.layer1 = _layer(block, 64, 64, depths[0], stride=1, padding=padding)
+        self.layer2 = _layer(block, 64 * block.expansion, 128, depths[1], stride=2, padding=padding)
+        self.layer3 = _layer(block, 128 * block.expansion, 256, depths[2], stride=1, padding=padding)
+        width = 256 * block.expansion
+        self.head = nn.Conv2d(width, config.head_channels, 1, bias=False) if config.head_channels else None
+        self.channels = config.head_channels or width
+
+    def forward(self, images: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
+        return F.normalize(self.activations(images).float(), dim=1)
+
+    def activations(self, images: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
+        """The last feature map before its descriptors are scaled to length 1."""
+        x = F.relu(self.bn1(self.conv1(images)))
+        x = F.max_pool2d(x, kernel_size=3, stride=2, padding=1)
+        x = self.layer3(self.layer2(self.layer1(x)))
+        if self.head is not None:
+            x = self.head(x)
+            x = F.relu(x) if self.config.head_relu else x
+        return x
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions around a shortcut (ResNet-18)."""
+
+    expansion = 1
+
+    def __init__(self, inputs: int, width: int, *, stride: int, padding: Padding) -> None:
+        super().__init__()
+        self.conv1 = _conv(inputs, width, kernel=3, stride=stride, padding=padding)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = _conv(width, width, kernel=3, stride=1, padding=padding)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.downsample = _shortcut(inputs, width, stride)
+
+    def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c2 h2 w2"]:
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
+        return F.relu(y + self.downsample(x))
+
+
+class Bottleneck(nn.Module):
+    """1x1, 3x3 (which carries the stride), 1x1 around a shortcut (ResNet-50)."""
+
+    expansion = 4
+
+    def __init__(self, inputs: int, width: int, *, stride: int, padding: Padding) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = _conv(width, width, kernel=3, stride=stride, padding=padding)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, width * self.expansion, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(width * self.expansion)
+        self.downsample = _shortcut(inputs, width * self.expansion, stride)
+
+    def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c2 h2 w2"]:
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = F.relu(self.bn2(self.conv2(y)))
+        y = self.bn3(self.conv3(y))
+        return F.relu(y + self.downsample(x))
+
+
+_ARCHITECTURES: dict[Architecture, tuple[type[BasicBlock] | type[Bottleneck], tuple[int, int, int]]] = {
+    "resnet18": (BasicBlock, (2, 2, 2)),
+    "resnet50": (Bottleneck, (3, 4, 6)),
+}
+
+
+def random_resnet(config: ResNetConfig, *, seed: int) -> ResNet:
+    """Kaiming-initialised weights (fan out), a pure function of the seed; global random state is left alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would also seed every accelerator
+        model = ResNet(config)
+        for module in model.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    return model
+
+
+def _conv(inputs: int, outputs: int, *, kernel: int, stride: int, padding: Padding) -> nn.Conv2d:
+    return nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, padding_mode=padding, bias=False)
+
+
+def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
+    """Identity where shapes agree; torchvision then has no `downsample`, so neither has the state."""
+    if stride == 1 and inputs == outputs:
+        return nn.Identity()
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False),
+        nn.BatchNorm2d(outputs),
+    )
+
+
+def _layer(
+    block: type[BasicBlock] | type[Bottleneck],
+    inputs: int,
+    width: int,
+    depth: int,
+    *,
+    stride: int,
+    padding: Padding,
+) -> nn.Sequential:
+    first = block(inputs, width, stride=stride, padding=padding)
+    rest = [block(width * block.expansion, width, stride=1, padding=padding) for _ in range(depth - 1)]
+    return nn.Sequential(first, *rest)

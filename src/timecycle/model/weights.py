@@ -1,0 +1,153 @@
+"""Weights on disk: safetensors with a JSON card beside it. Pickles are refused: loading one can run code."""
+
+import dataclasses
+import hashlib
+import json
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from timecycle.errors import SettingsError, WeightsError
+from timecycle.files import atomic_write, sha256, write_text
+from timecycle.model.encoder import Encoder
+from timecycle.model.inference import Device, Precision, ResNetEncoder
+from timecycle.model.resnet import Architecture, ResNet, ResNetConfig, random_resnet
+
+log = logging.getLogger("timecycle")
+
+DEFAULT_ENCODER = "resnet18"
+_RANDOM_SEED = 0
+_PICKLES = (".pth", ".pt", ".ckpt", ".bin", ".tar", ".pkl", ".pickle")
+_NOT_OURS = ("layer4.", "fc.")  # a classifier's last layers, which the encoder does not have
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """What a file of weights is, for people and for loading it again."""
+
+    encoder: ResNetConfig
+    trained_on: str = "nothing: random initialisation"
+    licence: str = "Apache-2.0"
+    notes: str = ""
+    scores: dict[str, float] = field(default_factory=dict)
+
+
+def save_weights(path: Path, model: ResNet, card: Card) -> None:
+    """Write PATH.safetensors and PATH.json."""
+    state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    base = path.name.removesuffix(".safetensors")
+    with atomic_write(path.with_name(f"{base}.safetensors")) as file:
+        file.write(save(state))
+    write_text(path.with_name(f"{base}.json"), json.dumps(dataclasses.asdict(card), indent=2) + "\n")
+
+
+def load_weights(path: Path) -> ResNet:
+    """The model of a safetensors file; without a card its architecture is read off the tensors' names."""
+    if path.suffix.lower() in _PICKLES:
+        raise WeightsError(
+            f"{path} is a pickle checkpoint, and loading a pickle can run any code",
+            remedy="convert it where you trust it: safetensors.torch.save_file(torch.load(PATH, weights_only=True), "
+            "'weights.safetensors')",
+        )
+    if not path.is_file():
+        raise WeightsError(
+            f"there is no file of weights {path}",
+            remedy=f"give a .safetensors file or one of the names {', '.join(get_args(Architecture))}",
+        )
+    try:
+        state = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(
+            f"{path} is not a safetensors file: {error}", remedy="copy it again; its size may tell"
+        ) from error
+    state = {
+        name.removeprefix("module."): tensor
+        for name, tensor in state.items()
+        if not name.removeprefix("module.").startswith(_NOT_OURS)
+    }
+    model = ResNet(_read_card(path) or _guess_config(path, state))
+    _load_state(path, model, state)
+    return model
+
+
+def load_encoder(
+    name_or_path: str = DEFAULT_ENCODER, *, device: Device = "auto", precision: Precision = "fp32"
+) -> Encoder:
+    """An encoder by name (random weights) or from a safetensors file."""
+    if name_or_path in get_args(Architecture):
+        config = ResNetConfig(architecture=name_or_path)  # type: ignore[arg-type]
+        model = random_resnet(config, seed=_RANDOM_SEED)
+        log.warning(
+            "%s has random weights (no trained weights are shipped yet): expect rough results, "
+            "or pass --encoder WEIGHTS.safetensors",
+            name_or_path,
+        )
+        digest = hash_state(model.state_dict())
+    else:
+        path = Path(name_or_path)
+        model = load_weights(path)
+        digest = sha256([path])
+    return ResNetEncoder(model, name=name_or_path, sha256=digest, device=device, precision=precision)
+
+
+def hash_state(state: dict[str, Tensor]) -> str:
+    """One checksum over all tensors of a model, independent of the file they came from."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(state.items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _read_card(path: Path) -> ResNetConfig | None:
+    card = path.with_suffix(".json")
+    if not card.is_file():
+        return None
+    try:
+        fields: dict[str, Any] = json.loads(card.read_text(encoding="utf-8"))["encoder"]
+        return ResNetConfig(**fields)
+    except (ValueError, KeyError, TypeError, SettingsError) as error:
+        raise WeightsError(
+            f"the card {card} does not describe an encoder: {error}",
+            remedy="take the card that came with the weights, or remove it if they are torchvision's",
+        ) from error
+
+
+def _guess_config(path: Path, state: dict[str, Tensor]) -> ResNetConfig:
+    if "conv1.weight" not in state or "layer1.0.conv1.weight" not in state:
+        raise WeightsError(
+            f"{path} has no ResNet's tensors (conv1.weight, layer1.0.conv1.weight ...)",
+            remedy="give weights with torchvision's ResNet names",
+        )
+    head = state.get("head.weight")
+    return ResNetConfig(
+        architecture="resnet50" if "layer1.0.conv3.weight" in state else "resnet18",
+        head_channels=None if head is None else head.shape[0],
+    )
+
+
+def _load_state(path: Path, model: ResNet, state: dict[str, Tensor]) -> None:
+    wanted = model.state_dict()
+    # Old exports lack the batch counters, which inference never reads.
+    missing = [n for n in wanted if n not in state and not n.endswith("num_batches_tracked")]
+    unknown = [n for n in state if n not in wanted]
+    reshaped = [n for n in wanted if n in state and state[n].shape != wanted[n].shape]
+    for names, what in (
+        (missing, "lacks"),
+        (unknown, "has the unknown"),
+        (reshaped, "has another shape for"),
+    ):
+        if names:
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise WeightsError(
+                f"{path} {what} {names[0]}{more}",
+                remedy=f"these are not the weights of a {model.config.architecture} as its card describes it",
+            )
+    with torch.no_grad():
+        model.load_state_dict(state, strict=False)

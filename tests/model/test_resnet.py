@@ -1,0 +1,322 @@
+"""phi's names, geometry and inference form: one cell is eight pixels, centred on every eighth."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from timecycle.errors import SettingsError, VideoError
+from timecycle.model.encoder import Encoder
+from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, ResNetEncoder, fold, pick_device
+from timecycle.model.resnet import ResNet, ResNetConfig, random_resnet
+
+SMALL = ResNetConfig()
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return random_resnet(SMALL, seed=0).eval()
+
+
+def picture(height, width, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3)).astype(np.uint8)
+
+
+def noise(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def lived_in(config, seed=0):
+    """A model whose batch norms have seen data: no statistic is nought or one."""
+    model = random_resnet(config, seed=seed).eval()
+    generator = torch.Generator().manual_seed(seed + 1)
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.weight.uniform_(0.5, 1.5, generator=generator)
+                module.bias.uniform_(-0.3, 0.3, generator=generator)
+                module.running_mean.uniform_(-0.3, 0.3, generator=generator)
+                module.running_var.uniform_(0.5, 2, generator=generator)
+    return model
+
+
+def with_kernels(model, change):
+    """The model with every convolution kernel changed."""
+    copy = ResNet(model.config).eval()
+    copy.load_state_dict({n: change(t) if t.ndim == 4 else t for n, t in model.state_dict().items()})
+    return copy
+
+
+def as_encoder(model, **options):
+    return ResNetEncoder(model, name="test", sha256="0", device="cpu", **options)
+
+
+def plainly(model, image):
+    """The descriptors of an image, by the module as it is trained."""
+    pixels = (image / 255 - np.array(IMAGENET_MEAN)) / np.array(IMAGENET_STD)
+    with torch.no_grad():
+        return model(torch.from_numpy(pixels).permute(2, 0, 1)[None].float())[0].permute(1, 2, 0)
+
+
+# Names
+
+
+def torchvision_names(depths, convolutions):
+    """Written from torchvision's documentation of its ResNets' state, up to layer3."""
+
+    def norm(name):
+        return [f"{name}.{part}" for part in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")]
+
+    names = ["conv1.weight", *norm("bn1")]
+    for layer, depth in enumerate(depths, start=1):
+        for block in range(depth):
+            for i in range(1, convolutions + 1):
+                names += [f"layer{layer}.{block}.conv{i}.weight", *norm(f"layer{layer}.{block}.bn{i}")]
+            if block == 0 and (layer > 1 or convolutions == 3):
+                names += [f"layer{layer}.0.downsample.0.weight", *norm(f"layer{layer}.0.downsample.1")]
+    return names
+
+
+@pytest.mark.parametrize(
+    ("architecture", "depths", "convolutions"), [("resnet18", (2, 2, 2), 2), ("resnet50", (3, 4, 6), 3)]
+)
+def test_parameters_have_torchvisions_names(architecture, depths, convolutions):
+    model = ResNet(ResNetConfig(architecture=architecture))
+    assert set(model.state_dict()) == set(torchvision_names(depths, convolutions))
+
+
+def test_shapes_known_by_heart_are_right():
+    state = ResNet(SMALL).state_dict()
+    known = {
+        "conv1.weight": (64, 3, 7, 7),
+        "layer1.1.conv2.weight": (64, 64, 3, 3),
+        "layer2.0.downsample.0.weight": (128, 64, 1, 1),
+        "layer2.0.downsample.1.running_mean": (128,),
+        "layer3.0.conv1.weight": (256, 128, 3, 3),
+        "layer3.1.bn2.running_var": (256,),
+    }
+    assert {name: tuple(state[name].shape) for name in known} == known
+    assert not any(name.startswith(("layer4", "fc", "head")) for name in state)
+    assert "layer1.0.downsample.0.weight" not in state
+    state = ResNet(ResNetConfig(architecture="resnet50", head_channels=512)).state_dict()
+    assert tuple(state["layer1.0.downsample.0.weight"].shape) == (256, 64, 1, 1)
+    assert tuple(state["layer3.5.conv3.weight"].shape) == (1024, 256, 1, 1)
+    assert tuple(state["head.weight"].shape) == (512, 1024, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "whole", "layer4", "classifier"),
+    [
+        # The published numbers of the whole classifiers, less res5 and the last layer.
+        ("resnet18", 11_689_512, 8_393_728, 512 * 1000 + 1000),
+        ("resnet50", 25_557_032, 14_964_736, 2048 * 1000 + 1000),
+    ],
+)
+def test_the_number_of_parameters_is_the_published_one_without_res5_and_classifier(
+    architecture, whole, layer4, classifier
+):
+    model = ResNet(ResNetConfig(architecture=architecture))
+    assert sum(p.numel() for p in model.parameters()) == whole - layer4 - classifier
+
+
+# Geometry
+
+
+@pytest.mark.parametrize("padding", ["zeros", "replicate"])
+@pytest.mark.parametrize("size", [(1, 1), (7, 9), (8, 8), (9, 9), (15, 33), (40, 41)])
+def test_an_image_of_any_size_has_a_cell_for_every_eighth_pixel_begun(padding, size):
+    model = as_encoder(random_resnet(ResNetConfig(padding=padding), seed=0))
+    found = model.encode(picture(*size))
+    rows, columns = (math.ceil(n / 8) for n in size)
+    assert found.cells.shape == (rows, columns, 256)
+    assert (found.grid.y.cells, found.grid.x.cells) == (rows, columns)
+    assert (found.grid.y.pixels, found.grid.x.pixels) == size
+    assert torch.allclose(found.cells.norm(dim=-1), torch.ones(rows, columns), atol=1e-5)
+
+
+def test_reflect_padding_needs_more_than_one_cell():
+    model = as_encoder(random_resnet(ResNetConfig(padding="reflect"), seed=0))
+    assert model.encode(picture(9, 9)).cells.shape == (2, 2, 256)
+    for height, width in ((8, 30), (30, 8), (1, 1)):
+        with pytest.raises(
+            VideoError, match=f"an image of {width}x{height} is too small .*; use images of more than 8"
+        ):
+            model.encode(picture(height, width))
+
+
+@pytest.mark.parametrize(("architecture", "head", "channels"), [("resnet18", 64, 64), ("resnet50", None, 1024)])
+def test_descriptors_have_length_one_and_the_channels_asked_for(architecture, head, channels):
+    model = random_resnet(ResNetConfig(architecture=architecture, head_channels=head, head_relu=False), seed=0).eval()
+    with torch.no_grad():
+        found = model(noise(2, 3, 17, 25))
+    assert found.shape == (2, channels, 3, 4)
+    assert model.channels == channels
+    assert torch.allclose(found.norm(dim=1), torch.ones(2, 3, 4), atol=1e-5)
+
+
+def test_a_heads_descriptors_are_positive_only_where_asked():
+    for relu in (True, False):
+        model = random_resnet(ResNetConfig(head_channels=8, head_relu=relu), seed=0).eval()
+        with torch.no_grad():
+            assert bool((model(noise(1, 3, 33, 33)) >= 0).all()) is relu
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("padding", ["zeros", "reflect", "replicate"])
+def test_a_mirrored_image_has_mirrored_features_under_mirrored_kernels(padding):
+    model = lived_in(ResNetConfig(padding=padding))
+    image = noise(1, 3, 25, 41)
+    mirrored = with_kernels(model, lambda kernel: kernel.flip(3))(image.flip(3))
+    assert torch.allclose(mirrored.flip(3), model(image), atol=1e-4)
+    upside_down = with_kernels(model, lambda kernel: kernel.flip(2))(image.flip(2))
+    assert torch.allclose(upside_down.flip(2), model(image), atol=1e-4)
+
+
+@torch.no_grad()
+def test_an_image_moved_by_eight_pixels_has_features_moved_by_one_cell(plain):
+    scene = noise(1, 3, 17, 264)
+    here, there = plain(scene[..., :256]), plain(scene[..., 8:])
+    inner = slice(11, -11)  # 82 pixels: beyond that, descriptors see the border
+    assert torch.allclose(here[..., 1:][..., inner], there[..., :-1][..., inner], atol=1e-4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("cell", [8, 12, 15])
+def test_a_bright_pixel_is_answered_around_the_cell_centred_on_it(plain, cell):
+    """With symmetric kernels on a black ground the answer is symmetric about that cell, and nowhere else."""
+    model = with_kernels(plain, lambda kernel: (kernel + kernel.flip(3)) / 2)
+    image = torch.zeros(1, 3, 9, 8 * 24 + 1)
+    image[..., 4, 8 * cell] = 10
+    answer = model.activations(image)[0].pow(2).sum(dim=(0, 1))
+    near = slice(cell - 2, cell + 3)  # farther cells also see where the border cut the answer off
+    around = answer[near]
+    assert answer[cell] > 0
+    assert torch.allclose(around, around.flip(0), rtol=1e-3, atol=1e-6)
+    image = image.roll(4, dims=3)
+    moved = model.activations(image)[0].pow(2).sum(dim=(0, 1))[near]
+    assert not torch.allclose(moved, moved.flip(0), rtol=1e-3, atol=1e-6)
+
+
+def test_the_grid_says_that_cells_are_centred_on_every_eighth_pixel(plain):
+    grid = as_encoder(plain).encode(picture(30, 20)).grid
+    assert grid.centres()[0, 0].tolist() == [0, 0]
+    assert grid.centres()[3, 2].tolist() == [16, 24]
+
+
+# Inference form
+
+VARIANTS = [
+    ResNetConfig(),
+    ResNetConfig(padding="reflect"),
+    ResNetConfig(padding="replicate", head_channels=32),
+    ResNetConfig(head_channels=48, head_relu=False),
+    ResNetConfig(architecture="resnet50", padding="reflect", head_channels=16),
+]
+
+
+@pytest.mark.parametrize("config", VARIANTS, ids=str)
+def test_the_inference_form_equals_the_plain_form(config):
+    model = lived_in(config)
+    image = picture(34, 47)
+    assert torch.allclose(as_encoder(model).encode(image).cells, plainly(model, image), atol=1e-4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("config", VARIANTS, ids=str)
+def test_folding_leaves_no_batch_norm_and_the_same_activations(config):
+    model = lived_in(config)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    folded = fold(model)
+    assert not any(isinstance(module, nn.BatchNorm2d) for module in folded.modules())
+    assert all(not p.requires_grad for p in folded.parameters())
+    image = noise(1, 3, 33, 41)
+    wanted = model.activations(image)
+    assert torch.allclose(folded.activations(image), wanted, atol=1e-4 * float(wanted.abs().max()))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_bf16_keeps_the_direction_of_descriptors(plain):
+    image = picture(41, 49)
+    exact, rough = as_encoder(plain).encode(image), as_encoder(plain, precision="bf16").encode(image)
+    assert rough.cells.dtype == torch.float32
+    assert (exact.cells * rough.cells).sum(dim=-1).min() > 0.99
+    assert torch.allclose(rough.cells.norm(dim=-1), torch.ones(6, 7), atol=1e-4)
+
+
+def test_a_model_in_training_mode_is_encoded_as_in_evaluation():
+    model = lived_in(SMALL)
+    wanted = as_encoder(model).encode(picture(20, 20)).cells
+    assert torch.equal(as_encoder(model.train()).encode(picture(20, 20)).cells, wanted)
+
+
+def test_an_image_is_encoded_the_same_wherever_it_lies_in_memory(plain):
+    image = picture(40, 48)
+    encoder = as_encoder(plain)
+    assert torch.equal(encoder.encode(image[::2, ::-2]).cells, encoder.encode(image[::2, ::-2].copy()).cells)
+
+
+def test_an_encoder_is_what_the_package_calls_one(plain):
+    assert isinstance(as_encoder(plain), Encoder)
+
+
+# Chance and settings
+
+
+def test_random_weights_are_a_function_of_the_seed_alone():
+    torch.manual_seed(1)
+    first = random_resnet(SMALL, seed=5).state_dict()
+    torch.manual_seed(2)
+    again, other = random_resnet(SMALL, seed=5).state_dict(), random_resnet(SMALL, seed=6).state_dict()
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["conv1.weight"], other["conv1.weight"])
+
+
+def test_random_weights_leave_global_chance_alone(monkeypatch):
+    def refused(seed):
+        raise AssertionError("an accelerator was seeded")
+
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", refused)
+    before = torch.get_rng_state()
+    random_resnet(SMALL, seed=5)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_random_kernels_have_kaimings_spread():
+    state = random_resnet(SMALL, seed=0).state_dict()
+    assert float(state["layer3.1.conv2.weight"].std()) == pytest.approx(math.sqrt(2 / (256 * 9)), rel=0.01)
+
+
+def test_a_head_without_channels_is_refused():
+    with pytest.raises(SettingsError, match="head_channels is 0; set it to 1 or more, or to None"):
+        ResNetConfig(head_channels=0)
+
+
+# Devices
+
+
+def available(device):
+    return torch.cuda.is_available() if device == "cuda" else torch.backends.mps.is_available()
+
+
+@pytest.mark.parametrize("device", ["cuda", "mps"])
+def test_a_device_that_is_missing_is_refused_and_never_replaced(device):
+    if available(device):
+        pytest.skip(f"this machine has {device}")
+    with pytest.raises(SettingsError, match=f"no device '{device}' that torch can use; use --device auto, or run"):
+        pick_device(device)
+
+
+def test_auto_takes_a_device_that_is_there():
+    assert torch.zeros(1, device=pick_device("auto")).item() == 0
+    assert pick_device("cpu").type == "cpu"
+
+
+@pytest.mark.parametrize("device", ["cuda", "mps"])
+def test_every_device_gives_the_same_descriptors(plain, device):
+    if not available(device):
+        pytest.skip(f"this machine has no {device}")
+    image = picture(65, 97)
+    there = ResNetEncoder(plain, name="test", sha256="0", device=device).encode(image).cells.cpu()
+    assert (there * as_encoder(plain).encode(image).cells).sum(dim=-1).min() > 0.999

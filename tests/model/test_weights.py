@@ -1,0 +1,222 @@
+"""Weights come back as they were saved, torchvision's load as they are, and nothing that could run code is opened."""
+
+import dataclasses
+import hashlib
+import json
+import logging
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from timecycle.errors import WeightsError
+from timecycle.model.inference import ResNetEncoder
+from timecycle.model.resnet import ResNetConfig, random_resnet
+from timecycle.model.weights import Card, hash_state, load_encoder, load_weights, save_weights
+
+
+@pytest.fixture(scope="module")
+def model():
+    return random_resnet(ResNetConfig(), seed=3)
+
+
+def same(first, second):
+    first, second = first.state_dict(), second.state_dict()
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def saved(path, state):
+    save_file({name: tensor.contiguous() for name, tensor in state.items()}, path)
+    return path
+
+
+# Saving and loading
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        ResNetConfig(),
+        ResNetConfig(padding="reflect", head_channels=12, head_relu=False),
+        ResNetConfig(architecture="resnet50", padding="replicate"),
+    ],
+    ids=str,
+)
+def test_a_model_comes_back_with_its_weights_and_its_settings(tmp_path, config):
+    original = random_resnet(config, seed=1)
+    save_weights(tmp_path / "weights.safetensors", original, Card(encoder=config))
+    again = load_weights(tmp_path / "weights.safetensors")
+    assert again.config == config
+    assert same(again, original)
+
+
+@pytest.mark.parametrize("name", ["weights", "weights.safetensors"])
+def test_the_weights_and_their_card_stand_side_by_side(tmp_path, model, name):
+    save_weights(tmp_path / name, model, Card(encoder=model.config))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["weights.json", "weights.safetensors"]
+
+
+def test_a_point_in_the_name_is_part_of_the_name(tmp_path, model):
+    save_weights(tmp_path / "resnet18.v2", model, Card(encoder=model.config))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["resnet18.v2.json", "resnet18.v2.safetensors"]
+    assert same(load_weights(tmp_path / "resnet18.v2.safetensors"), model)
+
+
+def test_the_card_is_for_people_too(tmp_path, model):
+    card = Card(encoder=model.config, trained_on="a short clip", scores={"davis2017 J&F": 41.2}, notes="φ")
+    save_weights(tmp_path / "weights", model, card)
+    written = json.loads((tmp_path / "weights.json").read_text(encoding="utf-8"))
+    assert written == dataclasses.asdict(card)
+
+
+@pytest.mark.parametrize("prefix", ["", "module."])
+@pytest.mark.parametrize("counters", [True, False])
+def test_a_classifiers_weights_load_without_a_card(tmp_path, model, prefix, counters):
+    state = {
+        prefix + name: tensor
+        for name, tensor in model.state_dict().items()
+        if counters or not name.endswith("num_batches_tracked")
+    }
+    state |= {f"{prefix}layer4.0.conv1.weight": torch.zeros(4, 4), f"{prefix}fc.weight": torch.zeros(3, 4)}
+    state |= {f"{prefix}fc.bias": torch.zeros(3), f"{prefix}layer4.1.bn2.running_var": torch.ones(4)}
+    again = load_weights(saved(tmp_path / "weights.safetensors", state))
+    assert again.config == ResNetConfig()
+    assert same(again, model)
+
+
+@pytest.mark.parametrize("config", [ResNetConfig(architecture="resnet50"), ResNetConfig(head_channels=7)], ids=str)
+def test_without_a_card_the_architecture_is_read_off_the_names(tmp_path, config):
+    original = random_resnet(config, seed=0)
+    again = load_weights(saved(tmp_path / "weights.safetensors", original.state_dict()))
+    assert again.config == config
+    assert same(again, original)
+
+
+def test_half_precision_weights_load_as_whole_ones(tmp_path, model):
+    state = {name: t.half() if t.is_floating_point() else t for name, t in model.state_dict().items()}
+    again = load_weights(saved(tmp_path / "weights.safetensors", state)).state_dict()
+    assert again["conv1.weight"].dtype == torch.float32
+    assert torch.allclose(again["conv1.weight"], model.state_dict()["conv1.weight"], atol=1e-3)
+
+
+# Refusals
+
+
+@pytest.mark.parametrize("name", ["a.pth", "a.pt", "a.ckpt", "a.bin", "a.tar", "a.pkl", "a.PTH", "a.pth.tar"])
+def test_a_pickle_is_refused_unopened_with_the_way_to_convert_it(tmp_path, name):
+    (tmp_path / name).write_bytes(b"cos\nsystem\n(S'exit 1'\ntR.")
+    with pytest.raises(WeightsError, match="is a pickle checkpoint, and loading a pickle can run any code; convert it"):
+        load_weights(tmp_path / name)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80\x04N.", b"not weights at all" * 10, bytes(100)])
+def test_a_file_that_is_not_safetensors_is_named(tmp_path, content):
+    (tmp_path / "weights.safetensors").write_bytes(content)
+    with pytest.raises(WeightsError, match=r"weights\.safetensors is not a safetensors file: .*; copy it again"):
+        load_weights(tmp_path / "weights.safetensors")
+
+
+def test_a_file_cut_short_is_named(tmp_path, model):
+    path = saved(tmp_path / "weights.safetensors", model.state_dict())
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(WeightsError, match="is not a safetensors file"):
+        load_weights(path)
+
+
+def test_a_missing_file_lists_the_names_there_are(tmp_path):
+    with pytest.raises(WeightsError, match=r"no file of weights .*none; give a \.safetensors .* resnet18, resnet50"):
+        load_weights(tmp_path / "none")
+    with pytest.raises(WeightsError, match="there is no file of weights resnet34; "):
+        load_encoder("resnet34")
+
+
+def without(state):
+    del state["layer3.1.bn2.running_var"]
+
+
+def with_more(state):
+    state |= {"projector.weight": torch.zeros(2), "projector.bias": torch.zeros(2)}
+
+
+def reshaped(state):
+    state["layer2.0.downsample.0.weight"] = torch.zeros(1, 2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (without, r"lacks layer3\.1\.bn2\.running_var;"),
+        (with_more, r"has the unknown projector\.(weight|bias) and 1 more;"),
+        (reshaped, r"has another shape for layer2\.0\.downsample\.0\.weight;"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_named(tmp_path, model, change, problem):
+    state = model.state_dict()
+    change(state)
+    path = saved(tmp_path / "weights.safetensors", state)
+    with pytest.raises(WeightsError, match=rf"weights\.safetensors {problem} these are not the weights of a resnet18"):
+        load_weights(path)
+
+
+def test_tensors_of_something_else_are_refused(tmp_path):
+    path = saved(tmp_path / "weights.safetensors", {"blocks.0.attn.qkv.weight": torch.zeros(2)})
+    with pytest.raises(WeightsError, match=r"has no ResNet's tensors .*; give weights with torchvision's ResNet names"):
+        load_weights(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "not json",
+        "[]",
+        "{}",
+        '{"encoder": {"depth": 18}}',
+        '{"encoder": {"architecture": "resnet34"}}',
+        '{"encoder": {"padding": "circular"}}',
+        '{"encoder": {"head_channels": -1}}',
+    ],
+)
+def test_a_card_that_describes_no_encoder_is_named(tmp_path, model, text):
+    path = saved(tmp_path / "weights.safetensors", model.state_dict())
+    (tmp_path / "weights.json").write_text(text)
+    with pytest.raises(
+        WeightsError, match=r"(?s)the card .*weights\.json does not describe an encoder: .*; take the card"
+    ):
+        load_weights(path)
+
+
+def test_a_card_for_another_model_is_refused(tmp_path, model):
+    save_weights(tmp_path / "weights", model, Card(encoder=ResNetConfig(head_channels=5)))
+    with pytest.raises(WeightsError, match=r"lacks head\.weight; .* as its card describes it"):
+        load_weights(tmp_path / "weights.safetensors")
+
+
+# Encoders
+
+
+def test_an_encoder_by_name_warns_in_one_plain_line_that_its_weights_are_random(caplog):
+    with caplog.at_level(logging.WARNING, logger="timecycle"):
+        encoder = load_encoder("resnet18", device="cpu")
+    assert [record.getMessage() for record in caplog.records] == [
+        "resnet18 has random weights (no trained weights are shipped yet): expect rough results, "
+        "or pass --encoder WEIGHTS.safetensors"
+    ]
+    assert isinstance(encoder, ResNetEncoder)
+    assert encoder.name == "resnet18"
+    assert encoder.sha256 == load_encoder("resnet18", device="cpu").sha256
+
+
+def test_an_encoder_from_a_file_says_nothing_and_carries_the_files_checksum(tmp_path, model, caplog):
+    path = tmp_path / "weights.safetensors"
+    save_weights(path, model, Card(encoder=model.config))
+    with caplog.at_level(logging.INFO, logger="timecycle"):
+        encoder = load_encoder(str(path), device="cpu")
+    assert caplog.records == []
+    assert encoder.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_models_checksum_knows_every_tensor_and_no_order(model):
+    state = model.state_dict()
+    assert hash_state(state) == hash_state(dict(reversed(state.items())))
+    assert hash_state(state) != hash_state(state | {"bn1.bias": state["bn1.bias"] + 1e-6})
+    assert len(hash_state(state)) == 64
