@@ -1,0 +1,82 @@
+"""Dense correspondence between two images: every cell's nearest neighbour, refined below the size of a cell."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812
+from jaxtyping import Float, Float32, Int, UInt8
+from torch import Tensor
+
+from timecycle.errors import SettingsError
+from timecycle.labels.soft import upsample
+from timecycle.model.encoder import FeatureMap
+from timecycle.propagation.neighbours import Cells, Reference, Window, neighbours
+
+
+@dataclass(frozen=True, eq=False)
+class Correspondence:
+    """Where the content of image A is found in image B."""
+
+    flow: Float32[np.ndarray, "height width 2"]  # (dx, dy) in pixels of A and B, at every pixel of A
+    similarity: Float32[np.ndarray, "rows columns"]  # cosine of each cell of A with its match
+    start: Float32[np.ndarray, "rows columns 2"]  # centre of each cell of A, (x, y)
+    end: Float32[np.ndarray, "rows columns 2"]  # its match in B
+
+
+@torch.inference_mode()
+def match(a: FeatureMap, b: FeatureMap, *, window: Window | None = None) -> Correspondence:
+    """The best match in B of every cell of A; a window (in cells) keeps matches near where they start."""
+    if window is not None and a.grid != b.grid:
+        raise SettingsError(
+            "a window was asked for between images of different sizes",
+            remedy="resize the images to one size, or match them everywhere (anchor_window_px=none)",
+        )
+    found = neighbours(a.cells, [Reference(b.cells, window)], k=1, temperature=1.0, weighting="joint")
+    rows, columns, _ = a.cells.shape
+    index = found.index.reshape(rows, columns)
+    y, x = _refined(a.cells, b.cells, index)
+    end = torch.stack([b.grid.x.pixel_of(x), b.grid.y.pixel_of(y)], dim=-1).cpu().float()
+    start = a.grid.centres()
+    similarity = (a.cells * b.cells.flatten(0, 1)[index]).sum(dim=-1)
+    flow = upsample(end - start, a.grid).permute(1, 2, 0).contiguous()
+    return Correspondence(flow.numpy(), similarity.cpu().numpy(), start.numpy(), end.numpy())
+
+
+def warp(
+    image: UInt8[np.ndarray, "h w 3"], flow: Float32[np.ndarray, "height width 2"]
+) -> UInt8[np.ndarray, "height width 3"]:
+    """The image read where the flow points: B warped by the flow from A looks like A."""
+    height, width, _ = image.shape
+    y, x = np.mgrid[0 : flow.shape[0], 0 : flow.shape[1]].astype(np.float32)
+    place = np.stack([x + flow[..., 0], y + flow[..., 1]], axis=-1)
+    # align_corners=False puts -1 and 1 on the outer pixels' edges, half a pixel beyond their centres.
+    normalised = (torch.from_numpy(place) + 0.5) / torch.tensor([width, height]) * 2 - 1
+    pixels = torch.from_numpy(image).permute(2, 0, 1)[None].float()
+    read = F.grid_sample(pixels, normalised[None].float(), padding_mode="border", align_corners=False)
+    return read[0].round().clamp(0, 255).byte().permute(1, 2, 0).contiguous().numpy()
+
+
+def _refined(
+    query: Cells, key: Cells, index: Int[Tensor, "rows columns"]
+) -> tuple[Float[Tensor, "rows columns"], Float[Tensor, "rows columns"]]:
+    """Row and column of each match, moved to the top of the parabola through it and its two neighbours."""
+    rows, columns, _ = key.shape
+    y, x = index // columns, index % columns
+
+    def score(row: Int[Tensor, "rows columns"], column: Int[Tensor, "rows columns"]) -> Float[Tensor, "rows columns"]:
+        return (query * key[row.clamp(0, rows - 1), column.clamp(0, columns - 1)]).sum(dim=-1)
+
+    peak = score(y, x)
+    dy = _parabola(score(y - 1, x), peak, score(y + 1, x))
+    dx = _parabola(score(y, x - 1), peak, score(y, x + 1))
+    inner_y, inner_x = (y > 0) & (y < rows - 1), (x > 0) & (x < columns - 1)
+    return y + torch.where(inner_y, dy, 0), x + torch.where(inner_x, dx, 0)
+
+
+def _parabola(
+    before: Float[Tensor, "..."], peak: Float[Tensor, "..."], after: Float[Tensor, "..."]
+) -> Float[Tensor, "..."]:
+    """Where, from -1/2 to 1/2, the parabola through three values one step apart is highest."""
+    bend = before - 2 * peak + after
+    return torch.where(bend < 0, (before - after) / (2 * bend), 0.0).clamp(-0.5, 0.5)

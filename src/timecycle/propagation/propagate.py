@@ -1,0 +1,231 @@
+"""Labels on some frames of a video in, labels on every frame out, as a stream.
+
+Every object is carried forward from each frame it was drawn on and, with direction `both`, backward too. The two
+passes are blended: the nearer drawing weighs more, in proportion to time, and a pass that does not know an object
+yet leaves it to the other.
+The backward pass runs first and leaves its soft maps on disk, so memory holds only the remembered frames.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, UInt8
+from torch import Tensor
+
+from timecycle.errors import LabelError
+from timecycle.grid import Grid
+from timecycle.labels.space import Labels, Space, fill_unknown, settle
+from timecycle.model.encoder import Encoder
+from timecycle.propagation.state import Carried, PropagateConfig, Propagation
+from timecycle.propagation.workfolder import Backward, WorkFolder
+from timecycle.video import Video
+
+_SNAPSHOT_FRAMES = 50  # work lost to an interruption, against about 10 MB written
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledFrame:
+    """A frame of the video with its labels."""
+
+    index: int
+    pts: int
+    time_seconds: float
+    image: UInt8[np.ndarray, "height width 3"]
+    labels: Labels
+    given: bool  # labels were drawn on this frame; otherwise they were carried to it
+
+
+def propagate(
+    video: Video,
+    labels: Mapping[int, Labels],
+    *,
+    encoder: Encoder,
+    config: PropagateConfig | None = None,
+    work: WorkFolder | None = None,
+    on_step: Callable[[], None] | None = None,
+) -> Iterator[LabelledFrame]:
+    """Every frame of the video with its labels, in order, as soon as they are known.
+
+    `labels` maps frame numbers to labels of one kind. A `work` folder lets an interrupted run go on: the stream
+    then starts after the last frame of its snapshot, and gives what the uninterrupted stream would have given.
+    `on_step` is called after every frame of either pass, `count_steps` times in all.
+    """
+    check_labels(video, labels)
+    with ExitStack() as stack:
+        keeps_snapshots = work is not None
+        if work is None:
+            work = WorkFolder(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="timecycle-"))))
+        run = _Run(
+            video=video,
+            labels=labels,
+            space=space_of(labels),
+            encoder=encoder,
+            config=config or PropagateConfig(),
+            work=work,
+            keeps_snapshots=keeps_snapshots,
+            on_step=on_step or (lambda: None),
+        )
+        yield from run.stream()
+
+
+def check_labels(video: Video, labels: Mapping[int, Labels]) -> None:
+    """Refuse labels that cannot belong to this video, before any work is done."""
+    if not labels:
+        raise LabelError("no labels were given", remedy="give labels for at least one frame")
+    for index, given in labels.items():
+        if not 0 <= index < len(video):
+            raise LabelError(
+                f"labels were given for frame {index} but {video.name} has frames 0 to {len(video) - 1}",
+                remedy="number frames from 0 in the order they are shown",
+            )
+        size = given.size()
+        if size is not None and size != (video.size.height_px, video.size.width_px):
+            raise LabelError(
+                f"the labels of frame {index} are {size[1]}x{size[0]} "
+                f"but the frame is {video.size.width_px}x{video.size.height_px}",
+                remedy="draw them on the frame itself, or resize them with nearest neighbour",
+            )
+
+
+def space_of(labels: Mapping[int, Labels]) -> Space:
+    """The channels that hold everything the frames are labelled with."""
+    kinds = {type(given) for given in labels.values()}
+    if len(kinds) > 1:
+        raise LabelError(
+            f"labels of different kinds were given: {', '.join(sorted(kind.kind for kind in kinds))}",
+            remedy="propagate one kind at a time",
+        )
+    return kinds.pop().space([labels[index] for index in sorted(labels)])
+
+
+def count_steps(
+    video: Video, labels: Mapping[int, Labels], config: PropagateConfig, work: WorkFolder | None = None
+) -> int:
+    """How many frames both passes together still have to go through."""
+    last = _last_drawn(labels, config)
+    forward = work.next_index("forward") if work else None
+    backward = work.next_index("backward") if work else None
+    back = 0 if last == 0 else (last if backward is None else backward) + 1
+    return len(video) - (forward or 0) + back
+
+
+def _last_drawn(labels: Mapping[int, Labels], config: PropagateConfig) -> int:
+    """The frame the backward pass starts from; 0 where there is nothing to carry back."""
+    return max(labels) if config.direction == "both" else 0
+
+
+@dataclass(kw_only=True)
+class _Run:
+    """One propagation: what stays the same over all its frames."""
+
+    video: Video
+    labels: Mapping[int, Labels]
+    space: Space
+    encoder: Encoder
+    config: PropagateConfig
+    work: WorkFolder
+    keeps_snapshots: bool
+    on_step: Callable[[], None]
+
+    def stream(self) -> Iterator[LabelledFrame]:
+        last = _last_drawn(self.labels, self.config)
+        if last > 0:
+            self._go_back(last)
+        state = self._state("forward")
+        for frame in self.video.frames(self.work.next_index("forward") or 0):
+            given = self.labels.get(frame.index)
+            if frame.index < self._first:
+                carried = self._blank(frame.image)
+            else:
+                carried = state.advance(frame.index, frame.image, given)
+            if frame.index < last:
+                carried = self._blend(frame.index, carried)
+            yield LabelledFrame(
+                frame.index,
+                frame.pts,
+                frame.time_seconds,
+                frame.image,
+                state.decide(carried, given),
+                given is not None,
+            )
+            # The caller is back, so it is done with this frame: a snapshot may say so.
+            if self.keeps_snapshots and (frame.index + 1) % _SNAPSHOT_FRAMES == 0:
+                self.work.save_snapshot("forward", frame.index + 1, state.snapshot())
+            self.work.drop_backward(frame.index - _SNAPSHOT_FRAMES)
+            self.on_step()
+
+    def _go_back(self, last: int) -> None:
+        """Carry labels from the last labelled frame to the first frame, leaving soft maps in the work folder."""
+        start = self.work.next_index("backward")
+        if start == -1:
+            return
+        state = self._state("backward")
+        for frame in self.video.backwards(last if start is None else start):
+            carried = state.advance(frame.index, frame.image, self.labels.get(frame.index))
+            self.work.keep_backward(frame.index, Backward(carried.soft, carried.knows))
+            if self.keeps_snapshots and frame.index % _SNAPSHOT_FRAMES == 0:
+                self.work.save_snapshot("backward", frame.index - 1, state.snapshot())
+            self.on_step()
+
+    def _state(self, name: str) -> Propagation:
+        """A state for one pass, with what it remembered when its last snapshot was taken."""
+        state = Propagation(self.encoder, self.config, self.space)
+        if self.work.next_index(name) is not None:
+            state.restore(self.work.load_snapshot(name, lambda index: state.encode(self.video[index].image).cells))
+        return state
+
+    def _blank(self, image: UInt8[np.ndarray, "height width 3"]) -> Carried:
+        """A frame before the first labelled one, as the forward pass sees it: nothing is known."""
+        grid = self._grid(image)
+        soft = torch.zeros(grid.y.cells, grid.x.cells, self.space.channels)
+        if self.space.exclusive:
+            soft[..., 0] = 1
+        return Carried(soft, torch.zeros(self.space.channels, dtype=torch.bool), grid)
+
+    def _blend(self, index: int, forward: Carried) -> Carried:
+        backward = self.work.take_backward(index)
+        exclusive = self.space.exclusive
+        share = self._forward_share(index)
+        ahead = fill_unknown(forward.soft, backward.soft, knows=forward.knows, exclusive=exclusive)
+        back = fill_unknown(backward.soft, forward.soft, knows=backward.knows, exclusive=exclusive)
+        soft = ahead * share + back * (1 - share)
+        if exclusive:
+            soft = settle(soft)
+        return Carried(soft, forward.knows | backward.knows, forward.grid)
+
+    def _forward_share(self, index: int) -> Float[Tensor, " channels"]:
+        """How much the forward pass weighs, from the times of the drawings before and after this frame: of the
+        object's own where it has both, otherwise of any object."""
+        before = torch.full((self.space.channels,), -torch.inf)
+        after = torch.full((self.space.channels,), torch.inf)
+        for frame, speaks in self._speaks.items():
+            if frame <= index:
+                before = torch.where(speaks, before.clamp_min(frame), before)
+            if frame >= index:
+                after = torch.where(speaks, after.clamp_max(frame), after)
+        both = torch.isfinite(before) & torch.isfinite(after)
+        before = torch.where(both, before, max((t for t in self.labels if t <= index), default=index))
+        after = torch.where(both, after, min((t for t in self.labels if t >= index), default=index))
+        return torch.where(before == index, 1.0, (after - index) / (after - before).clamp_min(1))
+
+    @cached_property
+    def _first(self) -> int:
+        return min(self.labels)
+
+    @cached_property
+    def _speaks(self) -> dict[int, Bool[Tensor, " channels"]]:
+        return {frame: self.space.speaks(given) for frame, given in self.labels.items()}
+
+    def _grid(self, image: UInt8[np.ndarray, "height width 3"]) -> Grid:
+        if self._known_grid is None:
+            features = Propagation(self.encoder, self.config, self.space).encode(image)
+            self._known_grid = features.grid.rescaled(*image.shape[:2])
+        return self._known_grid
+
+    _known_grid: Grid | None = None

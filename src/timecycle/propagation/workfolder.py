@@ -1,0 +1,97 @@
+"""What a propagation keeps on disk while it runs: the backward pass's soft maps, and snapshots to go on from."""
+
+import json
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from safetensors import safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from timecycle.files import atomic_write, make_folder
+from timecycle.labels.soft import SoftMap
+from timecycle.propagation.memory import Remembered
+from timecycle.propagation.state import Snapshot
+
+EncodeFrame = Callable[[int], Float[Tensor, "rows columns features"]]
+
+
+@dataclass(frozen=True)
+class Backward:
+    """A frame's labels as carried back in time."""
+
+    soft: SoftMap
+    knows: Bool[Tensor, " channels"]
+
+
+@dataclass(frozen=True)
+class WorkFolder:
+    """A folder of intermediate files: its size on disk grows with the backward pass, memory does not."""
+
+    path: Path
+
+    def keep_backward(self, index: int, backward: Backward) -> None:
+        soft = backward.soft.numpy()
+        header = json.dumps({"shape": soft.shape, "knows": backward.knows.tolist()}).encode()
+        with atomic_write(make_folder(self.path / "backward") / f"{index}.soft") as file:
+            file.write(len(header).to_bytes(4, "little") + header)
+            file.write(zlib.compress(soft.tobytes(), level=1))  # mostly zeros and ones: about a twentieth
+
+    def take_backward(self, index: int) -> Backward:
+        data = (self.path / "backward" / f"{index}.soft").read_bytes()
+        end = 4 + int.from_bytes(data[:4], "little")
+        header = json.loads(data[4:end])
+        soft = np.frombuffer(zlib.decompress(data[end:]), np.float32).reshape(header["shape"])
+        return Backward(torch.from_numpy(soft.copy()), torch.tensor(header["knows"], dtype=torch.bool))
+
+    def drop_backward(self, index: int) -> None:
+        (self.path / "backward" / f"{index}.soft").unlink(missing_ok=True)
+
+    def save_snapshot(self, name: str, next_index: int, snapshot: Snapshot) -> None:
+        """Replace the snapshot `name`; `next_index` is the frame to go on with."""
+        tensors: dict[str, Tensor] = {}
+        for frame in snapshot.frames:
+            tensors[f"{frame.index}.soft"] = frame.soft.cpu().contiguous()
+            tensors[f"{frame.index}.knows"] = frame.knows.cpu()
+            if frame.speaks is not None:
+                tensors[f"{frame.index}.speaks"] = frame.speaks.cpu()
+        order = {
+            "next_index": next_index,
+            "frames": [frame.index for frame in snapshot.frames],
+            "anchors": snapshot.anchors,
+            "past": snapshot.past,
+        }
+        with atomic_write(make_folder(self.path) / f"{name}.safetensors") as file:
+            file.write(save(tensors, metadata={"order": json.dumps(order)}))
+
+    def next_index(self, name: str) -> int | None:
+        """The frame the snapshot `name` goes on with, or None where there is no snapshot."""
+        path = self.path / f"{name}.safetensors"
+        if not path.is_file():
+            return None
+        with safe_open(path, framework="pt") as file:
+            return int(json.loads(file.metadata()["order"])["next_index"])
+
+    def load_snapshot(self, name: str, encode_frame: EncodeFrame) -> Snapshot:
+        """The snapshot `name`; the features of its frames are made anew."""
+        with safe_open(self.path / f"{name}.safetensors", framework="pt") as file:
+            order = json.loads(file.metadata()["order"])
+            frames = []
+            for index in order["frames"]:
+                cells = encode_frame(index)
+                speaks = f"{index}.speaks"
+                frames.append(
+                    Remembered(
+                        index,
+                        cells,
+                        file.get_tensor(f"{index}.soft").to(cells.device),
+                        file.get_tensor(f"{index}.knows").to(cells.device),
+                        file.get_tensor(speaks).to(cells.device) if speaks in file.keys() else None,  # noqa: SIM118
+                    )
+                )
+        return Snapshot(tuple(frames), tuple(order["anchors"]), tuple(order["past"]))

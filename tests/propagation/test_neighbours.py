@@ -1,0 +1,143 @@
+"""The windowed search equals a float64 brute force over every shape, window, k and tie."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from timecycle.propagation.neighbours import Reference, Window, neighbours, vote
+
+
+def brute_force(query, references, *, k, temperature, weighting):
+    """Full affinity in float64, one query at a time: {neighbour: weight} for each."""
+    rows, columns, _ = query.shape
+    results = []
+    for y in range(rows):
+        for x in range(columns):
+            lists, offset = [], 0
+            for reference in references:
+                cells = reference.cells.double().numpy()
+                scores = cells @ query[y, x].double().numpy()
+                seen = [
+                    (-scores[v, u], offset + v * cells.shape[1] + u)
+                    for v in range(cells.shape[0])
+                    for u in range(cells.shape[1])
+                    if inside(reference.window, v - y, u - x)
+                ]
+                lists.append((sorted(seen), reference.copies))
+                offset += cells.shape[0] * cells.shape[1]
+            results.append(weigh(lists, k, temperature, weighting))
+    return results
+
+
+def inside(window, dy, dx):
+    if window is None:
+        return True
+    if window.shape == "disc":
+        return dy * dy + dx * dx <= window.radius**2
+    return max(abs(dy), abs(dx)) <= window.radius
+
+
+def weigh(lists, k, temperature, weighting):
+    if weighting == "joint":
+        kept = sorted(entry for seen, _ in lists for entry in seen)[:k]
+        values = [math.exp(-s / temperature) for s, _ in kept]
+        return {i: v / sum(values) for (_, i), v in zip(kept, values, strict=True)}
+    copies = sum(c for _, c in lists)
+    out = {}
+    for seen, count in lists:
+        total = sum(math.exp(-s / temperature) for s, _ in seen)
+        for s, i in seen[:k]:
+            out[i] = math.exp(-s / temperature) / total * count / copies
+    return out
+
+
+def whole_features(rng, rows, columns, channels):
+    """Small whole numbers: scores are exact in any precision, and ties are frequent."""
+    return torch.from_numpy(rng.integers(-1, 2, (rows, columns, channels)).astype(np.float32))
+
+
+windows = st.one_of(
+    st.none(),
+    st.builds(Window, st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 3.7, 12.0]), st.sampled_from(["disc", "square"])),
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    shape=st.tuples(st.integers(1, 11), st.integers(1, 19)),
+    kinds=st.lists(st.tuples(windows, st.integers(1, 3)), min_size=1, max_size=3),
+    k=st.integers(1, 12),
+    weighting=st.sampled_from(["joint", "per_reference"]),
+    seed=st.integers(0, 10_000),
+)
+def test_equals_brute_force_with_ties(shape, kinds, k, weighting, seed):
+    rng = np.random.default_rng(seed)
+    query = whole_features(rng, *shape, 3)
+    references = [Reference(whole_features(rng, *shape, 3), window, copies) for window, copies in kinds]
+    found = neighbours(query, references, k=k, temperature=0.7, weighting=weighting)
+    expected = brute_force(query, references, k=k, temperature=0.7, weighting=weighting)
+    for index, weight, wanted in zip(found.index, found.weight, expected, strict=True):
+        got = {int(i): float(w) for i, w in zip(index, weight, strict=True) if w > 0}
+        assert got.keys() == wanted.keys()
+        assert all(math.isclose(got[i], wanted[i], rel_tol=1e-4) for i in wanted)
+
+
+@pytest.mark.parametrize("weighting", ["joint", "per_reference"])
+def test_equals_brute_force_on_real_valued_features(weighting):
+    generator = torch.Generator().manual_seed(3)
+    cells = [torch.nn.functional.normalize(torch.randn(13, 21, 32, generator=generator), dim=-1) for _ in range(4)]
+    references = [
+        Reference(cells[1], None),
+        Reference(cells[2], Window(3.2)),
+        Reference(cells[3], Window(5, "square")),
+    ]
+    found = neighbours(cells[0], references, k=5, temperature=0.07, weighting=weighting)
+    expected = brute_force(cells[0], references, k=5, temperature=0.07, weighting=weighting)
+    for index, weight, wanted in zip(found.index, found.weight, expected, strict=True):
+        assert set(index.tolist()) == wanted.keys()
+        assert torch.allclose(weight, torch.tensor([wanted[int(i)] for i in index]), atol=1e-5)
+
+
+def test_equal_scores_everywhere_keep_the_earliest_cells():
+    flat = torch.ones(5, 7, 2)
+    found = neighbours(flat, [Reference(flat, None), Reference(flat, None)], k=3, temperature=1, weighting="joint")
+    assert (found.index == torch.tensor([0, 1, 2])).all()
+    assert torch.allclose(found.weight, torch.full_like(found.weight, 1 / 3))
+
+
+def test_a_query_never_sees_beyond_its_window():
+    generator = torch.Generator().manual_seed(0)
+    query, key = torch.randn(9, 30, 4, generator=generator), torch.randn(9, 30, 4, generator=generator)
+    found = neighbours(query, [Reference(key, Window(4))], k=3, temperature=1, weighting="joint")
+    y, x = torch.arange(270) // 30, torch.arange(270) % 30
+    dy, dx = found.index // 30 - y[:, None], found.index % 30 - x[:, None]
+    assert (dy**2 + dx**2 <= 16).all()
+
+
+def test_a_window_without_enough_cells_leaves_the_rest_without_weight():
+    one = torch.ones(1, 1, 2)
+    found = neighbours(one, [Reference(one, Window(1))], k=5, temperature=1, weighting="joint")
+    assert found.weight.tolist() == [[1, 0, 0, 0, 0]]
+    assert found.index.tolist() == [[0, 0, 0, 0, 0]]
+
+
+def test_one_hot_labels_vote_for_themselves():
+    """A frame matched with itself, k = 1: every cell finds itself and keeps its label."""
+    generator = torch.Generator().manual_seed(1)
+    cells = torch.nn.functional.normalize(torch.randn(6, 5, 16, generator=generator), dim=-1)
+    labels = torch.eye(30)
+    found = neighbours(cells, [Reference(cells, Window(2))], k=1, temperature=0.07, weighting="joint")
+    assert torch.equal(vote(found, labels), labels)
+
+
+def test_permuting_channels_permutes_votes():
+    generator = torch.Generator().manual_seed(2)
+    query, key = torch.randn(6, 6, 8, generator=generator), torch.randn(6, 6, 8, generator=generator)
+    labels = torch.rand(36, 4, generator=generator)
+    found = neighbours(query, [Reference(key, None)], k=5, temperature=0.5, weighting="joint")
+    order = torch.tensor([2, 0, 3, 1])
+    assert torch.allclose(vote(found, labels)[:, order], vote(found, labels[:, order]))
