@@ -1,0 +1,28 @@
+"""Carry the labels of one frame through the whole video. These are the public names; nothing else is promised."""
+
+from timecycle.api import correspond, propagate, propagate_to_folder
+from timecycle.config import propagate_config
+from timecycle.errors import TimecycleError
+from timecycle.labels import Coordinates, Keypoints, Masks, Parts, Texture
+from timecycle.model.weights import load_encoder
+from timecycle.propagation.state import PropagateConfig, Propagation
+from timecycle.version import __version__
+from timecycle.video import open_video
+
+__all__ = [
+    "Coordinates",
+    "Keypoints",
+    "Masks",
+    "Parts",
+    "PropagateConfig",
+    "Propagation",
+    "Texture",
+    "TimecycleError",
+    "__version__",
+    "correspond",
+    "load_encoder",
+    "open_video",
+    "propagate",
+    "propagate_config",
+    "propagate_to_folder",
+]

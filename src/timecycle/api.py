@@ -1,0 +1,120 @@
+"""The verbs: what the command line offers, for Python."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import UInt8
+
+from timecycle import runs
+from timecycle.files import atomic_write, make_folder
+from timecycle.labels import Labels
+from timecycle.model.encoder import Encoder, FeatureMap
+from timecycle.model.weights import load_encoder
+from timecycle.propagation import flow
+from timecycle.propagation.flow import Correspondence
+from timecycle.propagation.neighbours import Window
+from timecycle.propagation.propagate import LabelledFrame
+from timecycle.propagation.propagate import propagate as stream
+from timecycle.propagation.state import PropagateConfig, resize
+from timecycle.render import Captioned, arrows, match_lines, save_picture, side_by_side
+from timecycle.video import Frame, Video, open_video
+
+VideoLike = Video | str | Path | np.ndarray
+ImageLike = Frame | UInt8[np.ndarray, "height width 3"]
+
+
+def propagate(
+    video: VideoLike,
+    labels: Mapping[int, Labels],
+    *,
+    encoder: Encoder | None = None,
+    config: PropagateConfig | None = None,
+) -> Iterator[LabelledFrame]:
+    """Every frame of the video with its labels, in order, as soon as they are known.
+
+    `labels` maps frame numbers (from 0) to labels of one kind: Masks, Parts, Keypoints, Texture or Coordinates.
+    Memory does not grow with the video.
+    """
+    return stream(_video(video), labels, encoder=encoder or load_encoder(), config=config)
+
+
+def propagate_to_folder(
+    video: VideoLike,
+    labels: Mapping[int, Labels],
+    folder: str | Path,
+    *,
+    encoder: Encoder | None = None,
+    config: PropagateConfig | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: runs.Progress | None = None,
+) -> runs.Finished:
+    """Carry the labels through the video and write labels, frames.csv, overlay.mp4, contact.png and run.json."""
+    task = runs.Task(
+        video=_video(video),
+        labels=labels,
+        encoder=encoder or load_encoder(),
+        config=config or PropagateConfig(),
+    )
+    return runs.run(task, Path(folder), resume=resume, overwrite=overwrite, progress=progress)
+
+
+def correspond(
+    a: ImageLike,
+    b: ImageLike,
+    *,
+    encoder: Encoder | None = None,
+    config: PropagateConfig | None = None,
+) -> Correspondence:
+    """Where everything in image `a` is found in image `b`: dense flow in pixels, at the size of `a`.
+
+    Of the settings only the image's size and `anchor_window_px` matter.
+    """
+    encoder, config = encoder or load_encoder(), config or PropagateConfig(anchor_window_px=None)
+    reach_px = config.anchor_window_px
+    maps = [(_encoded(_pixels(image), encoder, config)) for image in (a, b)]
+    window = None if reach_px is None else Window(reach_px / maps[0].grid.x.stride_px, config.window_shape)
+    at_own_size = [
+        FeatureMap(features.cells, features.grid.rescaled(*_pixels(image).shape[:2]))
+        for features, image in zip(maps, (a, b), strict=True)
+    ]
+    return flow.match(*at_own_size, window=window)
+
+
+def flow_to_folder(
+    a: ImageLike,
+    b: ImageLike,
+    folder: str | Path,
+    *,
+    encoder: Encoder | None = None,
+    config: PropagateConfig | None = None,
+) -> Correspondence:
+    """Write flow.npy, warp.png, arrows.png and matches.png of the correspondence from `a` to `b`."""
+    found = correspond(a, b, encoder=encoder, config=config)
+    image_a, image_b = _pixels(a), _pixels(b)
+    target = make_folder(Path(folder))
+    with atomic_write(target / "flow.npy") as file:
+        np.save(file, found.flow)
+    warped = flow.warp(image_b, found.flow)
+    save_picture(
+        target / "warp.png",
+        side_by_side(
+            [Captioned(image_a, "A"), Captioned(warped, "B warped to A by the flow"), Captioned(image_b, "B")]
+        ),
+    )
+    save_picture(target / "arrows.png", arrows(image_a, found.flow))
+    save_picture(target / "matches.png", match_lines(image_a, image_b, found.start, found.end))
+    return found
+
+
+def _video(video: VideoLike) -> Video:
+    return video if isinstance(video, Video) else open_video(video)
+
+
+def _pixels(image: ImageLike) -> UInt8[np.ndarray, "height width 3"]:
+    return image.image if isinstance(image, Frame) else image
+
+
+def _encoded(image: UInt8[np.ndarray, "height width 3"], encoder: Encoder, config: PropagateConfig) -> FeatureMap:
+    return encoder.encode(resize(image, config))

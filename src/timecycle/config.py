@@ -1,0 +1,76 @@
+"""Settings from presets (TOML) and NAME=VALUE overrides; unknown names and wrong types are refused with advice."""
+
+import dataclasses
+import difflib
+import tomllib
+import types
+import typing
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any, TypeVar
+
+from timecycle.errors import SettingsError
+from timecycle.propagation.state import PropagateConfig
+
+Config = TypeVar("Config")
+
+
+def propagate_config(preset: str = "default", overrides: Sequence[str] = ()) -> PropagateConfig:
+    """The settings of a propagation preset, changed by NAME=VALUE pairs (`window_px=none` for no window)."""
+    values = read_preset("propagate", preset) | dict(_split(pair) for pair in overrides)
+    return build(PropagateConfig, values)
+
+
+def preset_names(verb: str) -> list[str]:
+    """The presets there are for a verb."""
+    folder = resources.files("timecycle.presets") / verb
+    return sorted(item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml"))
+
+
+def read_preset(verb: str, name: str) -> dict[str, Any]:
+    """The settings written in a preset."""
+    names = preset_names(verb)
+    if name not in names:
+        raise SettingsError(f"there is no {verb} preset {name!r}", remedy=f"choose one of {', '.join(names)}")
+    text = (resources.files("timecycle.presets") / verb / f"{name}.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def build(config: type[Config], values: dict[str, Any]) -> Config:
+    """A config dataclass from names and values, which may be text; `none` stands for None."""
+    hints = typing.get_type_hints(config)
+    known = [field.name for field in dataclasses.fields(config)]  # type: ignore[arg-type]
+    for name in values:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            remedy = f"did you mean {close[0]!r}?" if close else f"the settings are {', '.join(known)}"
+            raise SettingsError(f"unknown setting {name!r} for {config.__name__}", remedy=remedy)
+    return config(**{name: _convert(name, value, hints[name]) for name, value in values.items()})
+
+
+def _split(pair: str) -> tuple[str, str]:
+    name, equals, value = pair.partition("=")
+    if not equals:
+        raise SettingsError(f"{pair!r} is not a setting", remedy="write NAME=VALUE, for example neighbours=5")
+    return name.strip().replace("-", "_"), value.strip()
+
+
+def _convert(name: str, value: Any, hint: Any) -> Any:
+    options = typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
+    if type(None) in options and (value is None or str(value).lower() == "none"):
+        return None
+    kind = next(option for option in options if option is not type(None))
+    if typing.get_origin(kind) is typing.Literal:
+        choices = typing.get_args(kind)
+        if value not in choices:
+            raise SettingsError(f"{name} is {value!r}", remedy=f"choose one of {', '.join(map(str, choices))}")
+        return value
+    if kind is bool:
+        if str(value).lower() in ("true", "false"):
+            return str(value).lower() == "true"
+    elif not (kind is int and isinstance(value, float)) and not isinstance(value, bool):  # 7.5 is not 7, true not 1
+        try:
+            return kind(value)
+        except (TypeError, ValueError):
+            pass
+    raise SettingsError(f"{name} is {value!r}", remedy=f"give a value of type {kind.__name__}")

@@ -1,0 +1,75 @@
+"""Everything on a small made-up clip, in under a minute, with nothing downloaded."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from timecycle.api import flow_to_folder, propagate_to_folder
+from timecycle.config import propagate_config
+from timecycle.files import make_folder
+from timecycle.labels import Coordinates, Keypoints, Labels, Masks, striped
+from timecycle.model.encoder import Encoder
+from timecycle.synthetic import World, WorldConfig, make_world
+from timecycle.video import Size, VideoWriter, open_video
+
+_WORLD = WorldConfig(height_px=240, width_px=320, frames=40, seed=0)
+_LATE = 30  # by this frame the third object has come into view: it is drawn here
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class DemoResult:
+    """Where things are, and how well they fit the clip's known truth."""
+
+    folder: Path
+    mean_iou: float  # over objects and frames on which the object is visible
+
+
+def run_demo(folder: Path, *, encoder: Encoder, say: Say) -> DemoResult:
+    """Make a clip, carry masks, points, stripes and coordinates through it, and find flow between two frames."""
+    world = make_world(_WORLD)
+    clip = _write_clip(make_folder(folder) / "clip.mp4", world)
+    late = Masks(np.where(world.mask(_LATE) == 3, 3, 0).astype(np.uint16))
+    first = Masks(world.mask(0))
+    tasks: dict[str, dict[int, Labels]] = {
+        "masks": {0: first, _LATE: late},
+        "keypoints": {0: _truth(world, 0)},
+        "texture": {0: striped(first)},
+        "coordinates": {0: Coordinates.of_image(_WORLD.height_px, _WORLD.width_px)},
+    }
+    config = propagate_config("fast")
+    for name, labels in tasks.items():
+        say(f"carrying {name} through {len(world)} frames -> {folder / name}")
+        propagate_to_folder(clip, labels, folder / name, encoder=encoder, config=config, overwrite=True)
+    say(f"matching frame 0 with frame 5 -> {folder / 'flow'}")
+    video = open_video(clip)
+    flow_to_folder(video[0], video[5], folder / "flow", encoder=encoder)
+    return DemoResult(folder, _mean_iou(world, folder / "masks" / "labels"))
+
+
+def _write_clip(path: Path, world: World) -> Path:
+    arrays = open_video(world.video(), fps=24)
+    with VideoWriter(path, Size(_WORLD.height_px, _WORLD.width_px), arrays.time_base) as writer:
+        for frame in arrays:
+            writer.write(frame.image, frame.pts)
+    return path
+
+
+def _truth(world: World, t: int) -> Keypoints:
+    points = world.keypoints(t)
+    return Keypoints(points.names, points.xy, points.visible)
+
+
+def _mean_iou(world: World, labels: Path) -> float:
+    scores = []
+    for t in range(len(world)):
+        truth, found = world.mask(t), Masks.read(labels / f"{t:05d}.png").ids
+        for identity in world.ids:
+            if (truth == identity).any():
+                both = ((truth == identity) & (found == identity)).sum()
+                either = ((truth == identity) | (found == identity)).sum()
+                scores.append(both / either)
+    return float(np.mean(scores))

@@ -1,0 +1,69 @@
+"""What is installed, what is missing, and what this machine will run on."""
+
+import importlib.metadata
+import os
+import platform
+from dataclasses import dataclass
+
+import av
+import torch
+
+from timecycle.model.inference import pick_device
+from timecycle.version import __version__
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report; `remedy` says what to do where something is not `fine`."""
+
+    what: str
+    value: str
+    fine: bool = True
+    remedy: str = ""
+
+
+def examine() -> list[Finding]:
+    """Everything worth knowing before a run, or in a bug report."""
+    return [
+        Finding("timecycle", __version__),
+        Finding("Python", f"{platform.python_version()} on {platform.platform(terse=True)}"),
+        Finding("torch", torch.__version__),
+        *(Finding(name, importlib.metadata.version(name)) for name in ("numpy", "pillow", "av", "safetensors")),
+        *_devices(),
+        _threads(),
+        _video_encoder(),
+        Finding("weights", "resnet18 with random weights", False, "pass --encoder WEIGHTS.safetensors"),
+    ]
+
+
+def _devices() -> list[Finding]:
+    found = [Finding("device auto", str(pick_device("auto")))]
+    if torch.cuda.is_available():
+        found.append(Finding("cuda", torch.cuda.get_device_name()))
+    if torch.backends.mps.is_available():
+        found.append(Finding("mps", "available"))
+    return found
+
+
+def _threads() -> Finding:
+    used, cores = torch.get_num_threads(), _usable_cores()
+    if used > cores:
+        return Finding(
+            "threads",
+            f"{used} on {cores} usable cores",
+            False,
+            f"set OMP_NUM_THREADS={cores}: too many are slower",
+        )
+    return Finding("threads", f"{used} on {cores} usable cores")
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _video_encoder() -> Finding:
+    if "libx264" in av.codecs_available:
+        return Finding("overlay.mp4", "H.264 (libx264)")
+    return Finding("overlay.mp4", "no libx264", False, "reinstall av from its wheel: pip install --force-reinstall av")

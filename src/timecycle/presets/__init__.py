@@ -1,0 +1,1 @@
+"""Presets are data: TOML files, one folder per verb."""

@@ -1,0 +1,210 @@
+"""Pictures: labels over frames, contact sheets, arrows and match lines. Arrays in, arrays out."""
+
+import colorsys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float, Integer, UInt8
+from PIL import Image, ImageDraw, ImageFont
+
+from timecycle.errors import LabelError
+from timecycle.files import atomic_write
+from timecycle.labels import Coordinates, Keypoints, Labels, Masks, Parts, Texture
+from timecycle.labels.palette import colour
+
+Picture = UInt8[np.ndarray, "height width 3"]
+
+_TINT = 0.5  # how much of a mask's colour covers the image
+_LATTICE_PX = 32  # spacing of the lattice that shows where coordinates went
+_INK = (28, 30, 34)
+_PAPER = (250, 250, 248)
+
+
+def overlay(image: Picture, labels: Labels) -> Picture:
+    """The frame with its labels drawn over it."""
+    match labels:
+        case Masks():
+            return _tinted(image, labels.ids, outline=labels.ids)
+        case Parts():
+            return _tinted(image, labels.part, outline=labels.pairs)
+        case Keypoints():
+            return _dotted(image, labels)
+        case Texture():
+            alpha = labels.rgba[..., 3:] / np.float32(255) * 0.85
+            return _mixed(image, labels.rgba[..., :3], alpha)
+        case Coordinates():
+            return _latticed(image, labels)
+    raise LabelError(f"labels of kind {labels.kind!r} have no picture", remedy="draw them yourself, or convert them")
+
+
+@dataclass(frozen=True, eq=False)
+class Captioned:
+    """A picture and the words under it."""
+
+    picture: Picture
+    caption: str
+
+
+def contact_sheet(
+    pictures: Sequence[Captioned], *, columns: int = 4, width_px: int = 320
+) -> UInt8[np.ndarray, "h w 3"]:
+    """Small copies of the pictures in rows, each with its caption below."""
+    gap, line = 8, 22
+    height, width, _ = pictures[0].picture.shape
+    tile = (width_px, max(round(height * width_px / width), 1))
+    columns = min(columns, len(pictures))
+    rows = -(-len(pictures) // columns)
+    sheet = Image.new("RGB", (gap + columns * (tile[0] + gap), gap + rows * (tile[1] + line + gap)), _PAPER)
+    pen = ImageDraw.Draw(sheet)
+    for place, item in enumerate(pictures):
+        row, column = divmod(place, columns)
+        x, y = gap + column * (tile[0] + gap), gap + row * (tile[1] + line + gap)
+        sheet.paste(Image.fromarray(item.picture).resize(tile, Image.Resampling.BOX), (x, y))
+        pen.text((x, y + tile[1] + 3), item.caption, font=_font(14), fill=_INK)
+    return np.array(sheet)
+
+
+def arrows(image: Picture, flow: Float[np.ndarray, "height width 2"], *, spacing_px: int = 24) -> Picture:
+    """The flow as arrows from where things are in A to where they are in B, coloured by direction."""
+    faded = Image.fromarray(_mixed(image, np.full_like(image, 255), np.float32(0.45)))
+    pen = ImageDraw.Draw(faded)
+    height, width, _ = image.shape
+    for y in range(spacing_px // 2, height, spacing_px):
+        for x in range(spacing_px // 2, width, spacing_px):
+            dx, dy = flow[y, x]
+            _arrow(pen, (x, y), (x + float(dx), y + float(dy)), _direction_colour(float(dx), float(dy)))
+    return np.array(faded)
+
+
+def match_lines(
+    a: UInt8[np.ndarray, "ha wa 3"],
+    b: UInt8[np.ndarray, "hb wb 3"],
+    starts: Float[np.ndarray, "rows columns 2"],
+    ends: Float[np.ndarray, "rows columns 2"],
+    *,
+    count: int = 40,
+) -> UInt8[np.ndarray, "h w 3"]:
+    """A beside B with lines between best matches, in the regions that move most (figure 8 of the paper)."""
+    gap = 12
+    height = max(a.shape[0], b.shape[0])
+    canvas = Image.new("RGB", (a.shape[1] + gap + b.shape[1], height), _PAPER)
+    canvas.paste(Image.fromarray(a), (0, 0))
+    canvas.paste(Image.fromarray(b), (a.shape[1] + gap, 0))
+    pen = ImageDraw.Draw(canvas)
+    starts, ends = starts.reshape(-1, 2), ends.reshape(-1, 2)
+    for rank, cell in enumerate(_large_motion(starts, ends, count)):
+        hue = _hue(rank / max(count, 1))
+        x0, y0 = starts[cell].tolist()
+        x1, y1 = ends[cell].tolist()
+        x1 += a.shape[1] + gap
+        pen.line((x0, y0, x1, y1), fill=hue, width=1)
+        for x, y in ((x0, y0), (x1, y1)):
+            pen.ellipse((x - 3, y - 3, x + 3, y + 3), fill=hue, outline=_PAPER)
+    return np.array(canvas)
+
+
+def save_picture(path: Path, picture: Picture) -> None:
+    """Write a picture as PNG."""
+    with atomic_write(path) as file:
+        Image.fromarray(picture).save(file, format="PNG", optimize=True)
+
+
+def side_by_side(pictures: Sequence[Captioned]) -> Picture:
+    """Pictures in one row at their own size, captions below."""
+    return contact_sheet(pictures, columns=len(pictures), width_px=pictures[0].picture.shape[1])
+
+
+def _tinted(
+    image: Picture, ids: Integer[np.ndarray, "height width"], *, outline: Integer[np.ndarray, "height width"]
+) -> Picture:
+    present = np.unique(ids)
+    table = np.zeros((int(present[-1]) + 1, 3), np.uint8)
+    for identity in present:
+        table[identity] = colour(int(identity))
+    painted = table[ids]
+    inside = ids > 0
+    tinted = _mixed(image, painted, (inside * np.float32(_TINT))[..., None])
+    edge = _edges(outline) & inside
+    tinted[edge] = np.minimum(painted[edge].astype(np.int16) + 70, 255).astype(np.uint8)
+    return tinted
+
+
+def _edges(ids: Integer[np.ndarray, "height width"]) -> Bool[np.ndarray, "height width"]:
+    edge = np.zeros(ids.shape, bool)
+    edge[:, 1:] |= ids[:, 1:] != ids[:, :-1]
+    edge[:, :-1] |= ids[:, 1:] != ids[:, :-1]
+    edge[1:] |= ids[1:] != ids[:-1]
+    edge[:-1] |= ids[1:] != ids[:-1]
+    return edge
+
+
+def _dotted(image: Picture, points: Keypoints) -> Picture:
+    canvas = Image.fromarray(image)
+    pen = ImageDraw.Draw(canvas)
+    radius = max(3, round(min(image.shape[:2]) / 90))
+    for i, ((x, y), visible) in enumerate(zip(points.xy.tolist(), points.visible, strict=True)):
+        if visible:
+            box = (x - radius, y - radius, x + radius, y + radius)
+            pen.ellipse(box, fill=_hue(i / max(len(points.names), 1)), outline=(255, 255, 255), width=1)
+    return np.array(canvas)
+
+
+def _latticed(image: Picture, labels: Coordinates) -> Picture:
+    """Colour tells where a pixel came from; a lattice drawn on the labelled frame shows how it was bent."""
+    height, width, _ = image.shape
+    place = labels.xy / np.array([width, height], np.float32)
+    hue = np.stack([place[..., 0], place[..., 1], 1 - place[..., 0]], axis=-1).clip(0, 1) * 255
+    tinted = _mixed(image, hue.astype(np.uint8), np.float32(0.4))
+    line = (np.abs((labels.xy + _LATTICE_PX / 2) % _LATTICE_PX - _LATTICE_PX / 2) < 1).any(axis=-1)
+    tinted[line] = 255
+    return tinted
+
+
+def _mixed(image: Picture, paint: Picture, alpha: Float[np.ndarray, "..."] | np.float32) -> Picture:
+    mixed = image.astype(np.float32)
+    mixed += (paint.astype(np.float32) - mixed) * alpha
+    return np.rint(mixed).astype(np.uint8)
+
+
+def _large_motion(starts: Float[np.ndarray, "cells 2"], ends: Float[np.ndarray, "cells 2"], count: int) -> list[int]:
+    """Cells of largest motion, none within two cells of another so that lines can be told apart."""
+    length = np.linalg.norm(ends - starts, axis=1)
+    apart = 2 * max(float(np.abs(starts[1] - starts[0]).max()), 1.0) if len(starts) > 1 else 1.0
+    chosen: list[int] = []
+    for cell in np.argsort(-length, kind="stable").tolist():
+        if all(np.abs(starts[cell] - starts[other]).max() >= apart for other in chosen):
+            chosen.append(cell)
+        if len(chosen) == count:
+            break
+    return chosen
+
+
+def _arrow(
+    pen: ImageDraw.ImageDraw, start: tuple[float, float], end: tuple[float, float], ink: tuple[int, int, int]
+) -> None:
+    dx, dy = end[0] - start[0], end[1] - start[1]
+    length = float(np.hypot(dx, dy))
+    if length < 1:
+        pen.ellipse((start[0] - 1, start[1] - 1, start[0] + 1, start[1] + 1), fill=ink)
+        return
+    pen.line((*start, *end), fill=ink, width=2)
+    head = min(6.0, length / 2)
+    ux, uy = dx / length * head, dy / length * head
+    left = (end[0] - ux - uy / 2, end[1] - uy + ux / 2)
+    right = (end[0] - ux + uy / 2, end[1] - uy - ux / 2)
+    pen.polygon([end, left, right], fill=ink)
+
+
+def _direction_colour(dx: float, dy: float) -> tuple[int, int, int]:
+    return _hue(float(np.arctan2(dy, dx)) / (2 * np.pi) % 1)
+
+
+def _hue(turn: float) -> tuple[int, int, int]:
+    red, green, blue = colorsys.hsv_to_rgb(turn % 1, 0.85, 0.85)
+    return round(red * 255), round(green * 255), round(blue * 255)
+
+
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(size)

@@ -1,0 +1,268 @@
+"""One video into one output folder: labels, frames.csv, overlay.mp4, contact.png and run.json.
+
+A run holds a lock, can be resumed after any interruption with the bytes an uninterrupted run would have written,
+and never touches a finished folder unless told to.
+"""
+
+import dataclasses
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import torch
+
+from timecycle.errors import OutputError
+from timecycle.files import atomic_write, lock, make_folder, write_text
+from timecycle.labels import Keypoints, Labels
+from timecycle.labels.keypoints import keypoints_csv
+from timecycle.model.encoder import Encoder
+from timecycle.propagation.propagate import LabelledFrame, check_labels, count_steps, propagate
+from timecycle.propagation.state import PropagateConfig
+from timecycle.propagation.workfolder import WorkFolder
+from timecycle.render import Captioned, contact_sheet, overlay, save_picture
+from timecycle.version import __version__
+from timecycle.video import Video, VideoWriter
+
+_COLUMNS = "index,pts,time_seconds,source,confidence,state\n"
+_CONTACT_FRAMES = 12
+_WORK = ".work"
+
+Progress = Callable[[int, int], None]  # steps done, steps in all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """Everything that decides what a run writes."""
+
+    video: Video
+    labels: Mapping[int, Labels]
+    encoder: Encoder
+    config: PropagateConfig
+
+    @property
+    def kind(self) -> type[Labels]:
+        return type(next(iter(self.labels.values())))
+
+    def identity(self) -> dict[str, Any]:
+        """What must be the same for a run to go on where another stopped."""
+        return {
+            "video": {
+                "name": Path(self.video.name).name,
+                "sha256": self.video.fingerprint(),
+                "frames": len(self.video),
+                "width_px": self.video.size.width_px,
+                "height_px": self.video.size.height_px,
+            },
+            "labels": {"kind": self.kind.kind, "frames": sorted(self.labels), "sha256": _hash(self.labels)},
+            "encoder": {
+                "name": Path(self.encoder.name).name,
+                "sha256": self.encoder.sha256,
+                "form": self.encoder.form,
+            },
+            "config": dataclasses.asdict(self.config),
+        }
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a run left behind."""
+
+    folder: Path
+    frames: int
+    seconds: float
+
+
+def run(
+    task: Task,
+    folder: Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Finished:
+    """Carry the labels through the video and write the output folder."""
+    check_labels(task.video, task.labels)
+    started = time.monotonic()
+    make_folder(folder)
+    with lock(folder):
+        record = _open_record(folder, task, resume=resume, overwrite=overwrite)
+        _write_frames(task, folder, progress)
+        seconds = time.monotonic() - started
+        record |= {"status": "finished", "seconds": round(record.get("seconds", 0) + seconds, 3)}
+        _write_record(folder, record)
+        shutil.rmtree(folder / _WORK, ignore_errors=True)
+    return Finished(folder, len(task.video), seconds)
+
+
+def _open_record(folder: Path, task: Task, *, resume: bool, overwrite: bool) -> dict[str, Any]:
+    """The run's record, new or taken up again; refuses to mix two runs or to lose a finished one."""
+    fresh = task.identity() | {"status": "running", "timecycle": __version__, "torch": torch.__version__}
+    path = folder / "run.json"
+    if path.is_file() and not overwrite:
+        old = _read_record(path)
+        if old.get("status") == "finished":
+            raise OutputError(
+                f"{folder} holds a finished run",
+                remedy="choose another folder with -o, or pass --overwrite to replace it",
+            )
+        if not resume:
+            raise OutputError(
+                f"{folder} holds an unfinished run",
+                remedy="pass --resume to go on with it, or --overwrite to begin anew",
+            )
+        _refuse_difference(folder, old, fresh)
+        _clear_parts(folder)
+        return old
+    if not path.is_file() and any(item.name != ".lock" for item in folder.iterdir()):
+        raise OutputError(
+            f"{folder} is not empty and holds no run",
+            remedy="choose an empty or new folder with -o",
+        )
+    _clear(folder)
+    _write_record(folder, fresh)
+    return fresh
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{path} cannot be read: {error}", remedy="pass --overwrite to begin anew") from error
+    return record if isinstance(record, dict) else {}
+
+
+def _refuse_difference(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
+    for part in ("video", "labels", "encoder", "config"):
+        was, now = old.get(part, {}), json.loads(json.dumps(new[part]))
+        for name in now:
+            if was.get(name) != now[name]:
+                raise OutputError(
+                    f"{folder} was begun with {part} {name} = {was.get(name)}, now it is {now[name]}",
+                    remedy="resume with the same video, labels and settings, or pass --overwrite to begin anew",
+                )
+
+
+def _clear(folder: Path) -> None:
+    """Remove what an earlier run made, and nothing else."""
+    for name in ("labels", _WORK):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for name in ("frames.csv", "overlay.mp4", "contact.png", "keypoints.csv", "run.json"):
+        (folder / name).unlink(missing_ok=True)
+    _clear_parts(folder)
+
+
+def _clear_parts(folder: Path) -> None:
+    """Remove files that were being written when the run was killed."""
+    for part in (*folder.glob(".*.part"), *(folder / "labels").glob(".*.part")):
+        part.unlink(missing_ok=True)
+
+
+def _write_record(folder: Path, record: dict[str, Any]) -> None:
+    write_text(folder / "run.json", json.dumps(record, indent=2) + "\n")
+
+
+def _write_frames(task: Task, folder: Path, progress: Progress | None) -> None:
+    work = WorkFolder(folder / _WORK)
+    done = work.next_index("forward") or 0
+    steps = _Steps(count_steps(task.video, task.labels, task.config, work), progress)
+    labels_folder = make_folder(folder / "labels")
+    video = task.video
+    with (
+        _frames_csv(folder / "frames.csv", keep_rows=done) as table,
+        VideoWriter(folder / "overlay.mp4", video.size, video.time_base) as movie,
+    ):
+        show = _Show(movie, len(video))
+        # After an interruption the film is drawn anew from the labels on disk, as a film cannot be continued.
+        for frame in video.frames(0, done):
+            show.add(
+                frame.index,
+                frame.pts,
+                frame.time_seconds,
+                frame.image,
+                task.kind.read(_label_path(labels_folder, frame.index, task.kind)),
+            )
+        stream = propagate(video, task.labels, encoder=task.encoder, config=task.config, work=work, on_step=steps.step)
+        for labelled in stream:
+            labelled.labels.write(_label_path(labels_folder, labelled.index, task.kind))
+            table.write(_row(labelled))
+            table.flush()
+            show.add(labelled.index, labelled.pts, labelled.time_seconds, labelled.image, labelled.labels)
+    save_picture(folder / "contact.png", contact_sheet(show.sheet))
+    if task.kind is Keypoints:
+        _collect_keypoints(labels_folder, folder / "keypoints.csv", len(video))
+
+
+def _row(labelled: LabelledFrame) -> str:
+    """One line of frames.csv; confidence and state are not judged yet and stay empty."""
+    source = "given" if labelled.given else "carried"
+    return f"{labelled.index},{labelled.pts},{labelled.time_seconds:.6f},{source},,\n"
+
+
+def _label_path(folder: Path, index: int, kind: type[Labels]) -> Path:
+    return folder / f"{index:05d}{kind.suffix}"
+
+
+@contextmanager
+def _frames_csv(path: Path, *, keep_rows: int) -> Iterator[IO[str]]:
+    """The table, open after its first `keep_rows` rows; rows of an interruption after them are dropped."""
+    rows = path.read_text().splitlines(keepends=True)[1 : keep_rows + 1] if path.is_file() else []
+    if len(rows) < keep_rows:
+        raise OutputError(
+            f"{path} has {len(rows)} rows but the run had come to {keep_rows}",
+            remedy="pass --overwrite to begin anew",
+        )
+    write_text(path, _COLUMNS + "".join(rows))
+    with path.open("a", newline="") as table:
+        yield table
+
+
+class _Show:
+    """Draws the film and gathers the pictures of the contact sheet."""
+
+    def __init__(self, movie: VideoWriter, frames: int) -> None:
+        self.movie = movie
+        self.sheet: list[Captioned] = []
+        self._wanted = {round(place) for place in np.linspace(0, frames - 1, min(frames, _CONTACT_FRAMES))}
+
+    def add(self, index: int, pts: int, time_seconds: float, image: np.ndarray, labels: Labels) -> None:
+        picture = overlay(image, labels)
+        self.movie.write(picture, pts)
+        if index in self._wanted:
+            self.sheet.append(Captioned(picture, f"frame {index}   {time_seconds:.2f} s"))
+
+
+@dataclass
+class _Steps:
+    total: int
+    progress: Progress | None
+    done: int = 0
+
+    def step(self) -> None:
+        self.done += 1
+        if self.progress is not None:
+            self.progress(self.done, self.total)
+
+
+def _collect_keypoints(folder: Path, path: Path, frames: int) -> None:
+    """All points in one file, which is what people open."""
+    with atomic_write(path) as file:
+        for index in range(frames):
+            text = keypoints_csv({index: Keypoints.read(_label_path(folder, index, Keypoints))})
+            file.write((text if index == 0 else text.partition("\n")[2]).encode())
+
+
+def _hash(labels: Mapping[int, Labels]) -> str:
+    digest = hashlib.sha256()
+    for index in sorted(labels):
+        digest.update(str(index).encode())
+        for field in dataclasses.fields(labels[index]):  # type: ignore[arg-type]
+            value = getattr(labels[index], field.name)
+            digest.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
+    return digest.hexdigest()

@@ -1,0 +1,190 @@
+"""The command line as a person meets it: what works, and one line with a remedy for what does not."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+from clips import small_world, write_clip, write_mask
+from timecycle.cli import main
+from timecycle.labels import Coordinates, Masks, Texture
+from timecycle.version import __version__
+
+
+@pytest.fixture(scope="module")
+def world():
+    return small_world(frames=6)
+
+
+@pytest.fixture(scope="module")
+def inputs(world, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    write_clip(folder / "clip.mp4", world)
+    write_mask(folder / "first.png", world)
+    write_mask(folder / "late.png", world, 4)
+    (folder / "frames").mkdir()
+    for t in range(6):
+        Image.fromarray(world.frame(t)).save(folder / "frames" / f"{t:05d}.png")
+    (folder / "points.csv").write_text("frame,name,x,y,visible\n0,nose,20,30,1\n0,tail,50,40,1\n3,tail,52,40,1\n")
+    return folder
+
+
+def test_a_video_and_a_mask_give_labels_on_every_frame(inputs, tmp_path, capsys):
+    assert main(["propagate", str(inputs / "clip.mp4"), str(inputs / "first.png"), "-o", str(tmp_path / "out")]) == 0
+    assert len(list((tmp_path / "out" / "labels").glob("*.png"))) == 6
+    assert "6 frames in" in capsys.readouterr().out
+
+
+def test_a_folder_of_images_labels_by_number_and_settings(inputs, tmp_path):
+    words = ["propagate", str(inputs / "frames"), f"0={inputs / 'first.png'}", f"4={inputs / 'late.png'}"]
+    assert (
+        main([*words, "-o", str(tmp_path / "out"), "--preset", "fast", "--set", "neighbours=3", "window_px=none"]) == 0
+    )
+    rows = (tmp_path / "out" / "frames.csv").read_text().splitlines()
+    assert [row.split(",")[3] for row in rows[1:]] == ["given", "carried", "carried", "carried", "given", "carried"]
+
+
+def test_a_glob_is_a_video(inputs, tmp_path):
+    assert (
+        main(["propagate", str(inputs / "frames" / "*.png"), str(inputs / "first.png"), "-o", str(tmp_path / "o")]) == 0
+    )
+
+
+def test_points_are_carried(inputs, tmp_path):
+    assert main(["propagate", str(inputs / "clip.mp4"), str(inputs / "points.csv"), "-o", str(tmp_path / "out")]) == 0
+    text = (tmp_path / "out" / "keypoints.csv").read_text()
+    assert "0,nose,20.00,30.00,1" in text
+    assert "3,tail,52.00,40.00,1" in text
+
+
+def test_a_box_and_stripes_start_without_a_mask(inputs, tmp_path):
+    words = ["propagate", str(inputs / "clip.mp4"), "--box", "10,10,40,40"]
+    assert main([*words, "-o", str(tmp_path / "box")]) == 0
+    box = Masks.read(tmp_path / "box" / "labels" / "00000.png").ids
+    assert box[10:41, 10:41].all()
+    assert box.sum() == 31 * 31
+    assert main([*words, "--texture", "stripes", "-o", str(tmp_path / "stripes")]) == 0
+    stripes = Texture.read(tmp_path / "stripes" / "labels" / "00000.png").rgba
+    assert len(np.unique(stripes[stripes[..., 3] > 0], axis=0)) == 6
+
+
+def test_coordinates_are_carried(inputs, tmp_path):
+    assert main(["propagate", str(inputs / "clip.mp4"), "--coordinates", "-o", str(tmp_path / "out")]) == 0
+    assert Coordinates.read(tmp_path / "out" / "labels" / "00005.npy").xy.shape == (64, 96, 2)
+
+
+def test_flow_between_two_frames_of_a_video(inputs, tmp_path):
+    words = [f"{inputs / 'clip.mp4'}@0", f"{inputs / 'clip.mp4'}@2"]
+    assert main(["flow", *words, "-o", str(tmp_path / "flow")]) == 0
+    names = sorted(path.name for path in (tmp_path / "flow").iterdir())
+    assert names == ["arrows.png", "flow.npy", "matches.png", "warp.png"]
+    assert np.load(tmp_path / "flow" / "flow.npy").shape == (64, 96, 2)
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"timecycle {__version__}\n"
+
+
+def test_doctor_names_the_versions_and_the_device(capsys):
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert f"timecycle      {__version__}" in out
+    assert "device auto" in out
+
+
+def refused(capsys, *words) -> str:
+    """The one line (and its remedy) a command ends with; the exit code is 2."""
+    assert main([str(word) for word in words]) == 2
+    text = capsys.readouterr().err
+    assert "Traceback" not in text
+    return text
+
+
+def test_a_mask_of_another_size(inputs, tmp_path, capsys):
+    Masks(np.ones((10, 12), np.uint16)).write(tmp_path / "small.png")
+    text = refused(capsys, "propagate", inputs / "clip.mp4", tmp_path / "small.png", "-o", tmp_path / "out")
+    assert "error: the labels of frame 0 are 12x10 but the frame is 96x64" in text
+    assert "try: draw them on the frame itself, or resize them with nearest neighbour" in text
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_mask_with_soft_edges(inputs, tmp_path, capsys):
+    large = Image.new("RGB", (96 * 8, 64 * 8))
+    ImageDraw.Draw(large).ellipse((100, 100, 400, 400), fill=(255, 0, 0))
+    large.resize((96, 64), Image.Resampling.LANCZOS).save(tmp_path / "soft.png")
+    text = refused(capsys, "propagate", inputs / "clip.mp4", tmp_path / "soft.png", "-o", tmp_path / "out")
+    assert "soft.png has soft edges" in text
+    assert "try: draw with a hard brush" in text
+
+
+def test_a_missing_frame(inputs, tmp_path, capsys):
+    (tmp_path / "frames").mkdir()
+    for t in (0, 1, 2, 4, 5):
+        Image.open(inputs / "frames" / f"{t:05d}.png").save(tmp_path / "frames" / f"{t:05d}.png")
+    text = refused(capsys, "propagate", tmp_path / "frames", inputs / "first.png", "-o", tmp_path / "out")
+    assert "frame 3" in text
+    assert "is missing" in text
+    assert "try: " in text
+
+
+def test_an_empty_folder(inputs, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    text = refused(capsys, "propagate", tmp_path / "empty", inputs / "first.png", "-o", tmp_path / "out")
+    assert "empty" in text
+    assert "try: " in text
+
+
+def test_a_text_file_named_mp4(inputs, tmp_path, capsys):
+    (tmp_path / "fake.mp4").write_text("not a video\n" * 50)
+    text = refused(capsys, "propagate", tmp_path / "fake.mp4", inputs / "first.png", "-o", tmp_path / "out")
+    assert "fake.mp4" in text
+    assert "try: " in text
+
+
+def test_an_output_that_cannot_be_written(inputs, tmp_path, capsys):
+    (tmp_path / "file").write_text("")  # a folder cannot be made below a file, even by an administrator
+    text = refused(capsys, "propagate", inputs / "clip.mp4", inputs / "first.png", "-o", tmp_path / "file" / "out")
+    assert "error: cannot write" in text
+    assert "try: choose a folder you may write to, with free space, with -o" in text
+
+
+def test_no_labels(inputs, tmp_path, capsys):
+    text = refused(capsys, "propagate", inputs / "clip.mp4", "-o", tmp_path / "out")
+    assert "no labels were given" in text
+    assert "--box x0,y0,x1,y1" in text
+
+
+def test_labels_for_a_frame_that_does_not_exist(inputs, tmp_path, capsys):
+    words = ("propagate", inputs / "clip.mp4", f"77={inputs / 'first.png'}", "-o", tmp_path / "out")
+    assert "labels were given for frame 77 but" in refused(capsys, *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--box", "1,2,3"], "'1,2,3' is not a box"),
+        (["--box", "200,200,300,300"], "holds no pixel of the 96x64 frame"),
+        (["--preset", "fats"], "there is no propagate preset 'fats'"),
+        (["--set", "neighbors=5"], "unknown setting 'neighbors' for PropagateConfig"),
+        (["--set", "temperature=0"], "temperature is 0"),
+        (["--encoder", "nothing.safetensors"], "there is no file of weights nothing.safetensors"),
+        (["--encoder", "weights.pth"], "is a pickle checkpoint"),
+        (["--fps", "10"], "fps"),
+    ],
+)
+def test_a_wrong_option_is_one_line(inputs, tmp_path, capsys, words, problem):
+    base = ["propagate", inputs / "clip.mp4", "-o", tmp_path / "out"]
+    if "--box" not in words:
+        base.insert(2, inputs / "first.png")
+    assert problem in refused(capsys, *base, *words)
+
+
+def test_a_wrong_word_ends_with_code_2_in_the_shell(tmp_path):
+    ended = subprocess.run(
+        [sys.executable, "-m", "timecycle", "propagat"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr

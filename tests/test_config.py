@@ -1,0 +1,117 @@
+"""Presets build, defaults exist once, and a setting that is wrong is named with its remedy."""
+
+from dataclasses import dataclass, fields
+
+import pytest
+
+from timecycle.config import build, preset_names, propagate_config, read_preset
+from timecycle.errors import SettingsError
+from timecycle.propagation.state import PropagateConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    count: int = 1
+    share: float = 0.5
+    flag: bool = False
+    limit: float | None = 2.0
+    title: str = ""
+
+
+@pytest.mark.parametrize("name", preset_names("propagate"))
+def test_every_shipped_preset_builds(name):
+    config = propagate_config(name)
+    assert isinstance(config, PropagateConfig)
+    for setting, value in read_preset("propagate", name).items():
+        assert getattr(config, setting) == (None if value == "none" else value)
+
+
+def test_the_default_preset_is_the_defaults():
+    assert propagate_config() == propagate_config("default") == PropagateConfig()
+
+
+def test_the_papers_presets_are_there():
+    assert {"default", "fast", "best", "paper", "timecycle2019"} <= set(preset_names("propagate"))
+    paper = propagate_config("paper")
+    assert (paper.past_frames, paper.neighbours, paper.temperature) == (7, 5, 1)
+    assert paper.window_px is None
+
+
+@pytest.mark.parametrize("pair", ["window_px=none", "window_px=None", "window-px = NONE"])
+def test_none_becomes_no_value_where_there_may_be_none(pair):
+    assert propagate_config(overrides=[pair]).window_px is None
+
+
+def test_none_is_refused_where_a_value_is_needed():
+    with pytest.raises(SettingsError, match="past_frames is 'none'; give a value of type int"):
+        propagate_config(overrides=["past_frames=none"])
+
+
+def test_overrides_change_the_preset_alone_and_the_last_one_wins():
+    config = propagate_config("paper", ["neighbours=3", "temperature=2e-1", "square=True", "neighbours=4"])
+    assert (config.neighbours, config.temperature, config.square) == (4, 0.2, True)
+    assert config.past_frames == propagate_config("paper").past_frames
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [("neighbors", "neighbours"), ("window", "window_px"), ("past_frame", "past_frames")],
+)
+def test_an_unknown_setting_suggests_the_right_one(wrong, right):
+    with pytest.raises(SettingsError, match=f"unknown setting '{wrong}' for PropagateConfig; did you mean '{right}'"):
+        propagate_config(overrides=[f"{wrong}=3"])
+
+
+def test_a_setting_unlike_all_others_lists_them():
+    names = ", ".join(field.name for field in fields(PropagateConfig))
+    with pytest.raises(SettingsError, match=f"unknown setting 'qqq' for PropagateConfig; the settings are {names}"):
+        propagate_config(overrides=["qqq=1"])
+
+
+def test_an_unknown_preset_lists_those_there_are():
+    with pytest.raises(SettingsError, match="there is no propagate preset 'papre'; choose one of best, default, fast"):
+        propagate_config("papre")
+
+
+def test_a_preset_is_a_name_and_never_a_path():
+    with pytest.raises(SettingsError, match="there is no propagate preset"):
+        propagate_config("../propagate/paper")
+
+
+@pytest.mark.parametrize(
+    ("pair", "text"),
+    [
+        ("past_frames=seven", "past_frames is 'seven'; give a value of type int"),
+        ("past_frames=7.5", "past_frames is '7.5'; give a value of type int"),
+        ("temperature=warm", "temperature is 'warm'; give a value of type float"),
+        ("square=1", "square is '1'; give a value of type bool"),
+        ("neighbours=", "neighbours is ''; give a value of type int"),
+        ("temperature=0", "temperature is 0.0; set temperature above 0"),
+        ("temperature=nan", "temperature is nan; set temperature above 0"),
+        ("window_px=-3", "window_px is -3.0; set window_px above 0"),
+        ("past_frames=-1", "past_frames is -1; set past_frames to 0 or more"),
+        ("weighting=all", "weighting is 'all'; choose one of joint, per_reference"),
+        ("neighbours", "'neighbours' is not a setting; write NAME=VALUE, for example neighbours=5"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_would_be_right(pair, text):
+    with pytest.raises(SettingsError) as caught:
+        propagate_config(overrides=[pair])
+    assert str(caught.value) == text
+
+
+def test_values_may_be_text_or_already_of_their_type():
+    built = build(Settings, {"count": 3, "share": "1e-3", "flag": "TRUE", "limit": 4, "title": "none"})
+    assert built == Settings(count=3, share=0.001, flag=True, limit=4.0, title="none")
+    assert isinstance(built.limit, float)
+    assert build(Settings, {}) == Settings()
+    assert build(Settings, {"limit": None}).limit is None
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"count": 7.5}, {"count": 7.0}, {"count": True}, {"share": True}, {"flag": 1}, {"count": [1]}, {"share": None}],
+)
+def test_a_value_is_never_bent_into_its_type(values):
+    with pytest.raises(SettingsError, match="give a value of type"):
+        build(Settings, values)
