@@ -12,7 +12,6 @@ from PIL import Image, ImageDraw, ImageFont
 from timecycle.errors import LabelError
 from timecycle.files import atomic_write
 from timecycle.labels import Coordinates, Keypoints, Labels, Masks, Parts, Texture
-from timecycle.labels.palette import colour
 
 Picture = UInt8[np.ndarray, "height width 3"]
 
@@ -121,8 +120,8 @@ def _tinted(
 ) -> Picture:
     present = np.unique(ids)
     table = np.zeros((int(present[-1]) + 1, 3), np.uint8)
-    for identity in present:
-        table[identity] = colour(int(identity))
+    for identity in present[present > 0]:
+        table[identity] = _vivid(int(identity))
     painted = table[ids]
     inside = ids > 0
     tinted = _mixed(image, painted, (inside * np.float32(_TINT))[..., None])
@@ -201,8 +200,16 @@ def _direction_colour(dx: float, dy: float) -> tuple[int, int, int]:
     return _hue(float(np.arctan2(dy, dx)) / (2 * np.pi) % 1)
 
 
+def _vivid(identity: int) -> tuple[int, int, int]:
+    """A colour that stands out from footage; steps of the golden ratio keep neighbouring ids apart.
+
+    The palette of label files is made for telling ids, and some of its colours vanish on skin, sand or water.
+    """
+    return _hue((identity - 1) * 0.618034)
+
+
 def _hue(turn: float) -> tuple[int, int, int]:
-    red, green, blue = colorsys.hsv_to_rgb(turn % 1, 0.85, 0.85)
+    red, green, blue = colorsys.hsv_to_rgb(turn % 1, 0.85, 0.92)
     return round(red * 255), round(green * 255), round(blue * 255)
 
 

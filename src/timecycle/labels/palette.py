@@ -17,8 +17,3 @@ def palette() -> UInt8[np.ndarray, "256 3"]:
     table.setflags(write=False)
     return table
 
-
-def colour(identity: int) -> tuple[int, int, int]:
-    """The colour of any id; beyond 255 the table repeats without its black."""
-    red, green, blue = palette()[identity if identity < 256 else 1 + identity % 255]
-    return int(red), int(green), int(blue)

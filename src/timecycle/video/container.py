@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from av.video.frame import VideoFrame
+from av.video.reformatter import VideoReformatter
 from jaxtyping import UInt8
 
 from timecycle.errors import VideoError
@@ -33,6 +34,7 @@ class ContainerVideo(Video):
         self._path = path
         # No bound method: cursors hold it, and a cycle would keep their files open until garbage collection.
         self._decoder = partial(Decoder, path, max_pixels=max_pixels)
+        self._reformatter = VideoReformatter()
         self._known_table: FrameTable | None = None
         self._cursor: Cursor | None = None  # for reading by index; reading in order has its own
         with self._decoder() as decoder:
@@ -120,7 +122,7 @@ class ContainerVideo(Video):
                 f"{self.name} changes its size from {self.size} to {size} {shown_at(frame)}",
                 remedy="re-encode it at one size with: ffmpeg -i IN -c:v libx264 OUT.mp4",
             )
-        return upright_rgb(self._path, frame)
+        return upright_rgb(self._path, frame, self._reformatter)
 
     def _block_start(self, lowest: int, stop: int) -> int:
         """The first keyframe of the block, if it has one: what lies before it need not be decoded twice."""

@@ -20,6 +20,7 @@ from av.codec.context import ThreadType
 from av.container import InputContainer
 from av.packet import Packet
 from av.video.frame import VideoFrame
+from av.video.reformatter import VideoReformatter
 from av.video.stream import VideoStream
 from jaxtyping import UInt8
 
@@ -118,10 +119,16 @@ class Decoder:
                 yield packet
 
 
-def upright_rgb(path: Path, frame: VideoFrame) -> UInt8[np.ndarray, "height width 3"]:
-    """The picture as a viewer shows it; alpha is dropped, more than 8 bits are rounded."""
+def upright_rgb(
+    path: Path, frame: VideoFrame, reformatter: VideoReformatter
+) -> UInt8[np.ndarray, "height width 3"]:
+    """The picture as a viewer shows it; alpha is dropped, more than 8 bits are rounded.
+
+    One reformatter serves all frames of a video: a frame's own would set up the conversion anew, and what it
+    takes is given back only when Python looks for unreachable objects.
+    """
     with decoding(path):
-        return np.ascontiguousarray(_upright(frame.to_ndarray(format="rgb24"), frame))
+        return np.ascontiguousarray(_upright(reformatter.reformat(frame, format="rgb24").to_ndarray(), frame))
 
 
 def upright_size(frame: VideoFrame) -> Size:

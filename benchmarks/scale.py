@@ -1,0 +1,127 @@
+"""What grows with the length of a video and with the number of objects. Neither should.
+
+python benchmarks/scale.py memory      peak memory and open files of whole runs, short and long
+python benchmarks/scale.py objects     time per frame with 1 and with 100 objects, interleaved
+"""
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from record import write_record
+
+from timecycle import Masks, PropagateConfig, Propagation, load_encoder, open_video
+from timecycle.synthetic import WorldConfig, make_world, tiled_mask
+from timecycle.video import Size, VideoWriter
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What one run of the command needed."""
+
+    frames: int
+    height_px: int
+    width_px: int
+    peak_rss_mib: float
+    open_files: int  # the most seen at once, after the first frames
+
+
+def footprint(frames: int, height_px: int, width_px: int) -> Footprint:
+    """Run `timecycle propagate` on a clip and watch the process."""
+    with tempfile.TemporaryDirectory() as folder:
+        clip, mask = _write_inputs(Path(folder), frames, height_px, width_px)
+        words = [sys.executable, "-m", "timecycle", "propagate", str(clip), str(mask), "-o", f"{folder}/out"]
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        watch = _Watch(process.pid, Path(folder) / "out" / "labels" / "00010.png")
+        watch.start()
+        if process.wait() != 0:
+            raise RuntimeError(f"the run of {frames} frames failed")
+        watch.join()
+    return Footprint(frames, height_px, width_px, round(watch.peak_kib / 1024, 1), watch.files)
+
+
+def object_ratio(steps: int, height_px: int = 480, width_px: int = 854) -> dict[str, float]:
+    """Median seconds per frame with 1 and with 100 objects, taken in turns, and their ratio."""
+    world = make_world(WorldConfig(height_px=height_px, width_px=width_px, frames=steps + 8))
+    encoder = load_encoder()
+    states = {count: Propagation(encoder, PropagateConfig()) for count in (1, 100)}
+    seconds: dict[int, list[float]] = {count: [] for count in states}
+    for t in range(len(world)):
+        image = world.frame(t)
+        for count, state in states.items():
+            labels = Masks(tiled_mask(height_px, width_px, count)) if t == 0 else None
+            began = time.perf_counter()
+            state.step(image, labels)
+            if t >= 8:  # the memory is full from here on
+                seconds[count].append(time.perf_counter() - began)
+    one, hundred = (statistics.median(seconds[count]) for count in (1, 100))
+    ratio = statistics.median(h / o for o, h in zip(seconds[1], seconds[100], strict=True))
+    return {
+        "seconds_1_object": round(one, 4),
+        "seconds_100_objects": round(hundred, 4),
+        "ratio_100_over_1": round(ratio, 3),
+    }
+
+
+class _Watch(threading.Thread):
+    """Follows a process: its peak memory, and its open files once `begun` exists."""
+
+    def __init__(self, pid: int, begun: Path) -> None:
+        super().__init__(daemon=True)
+        self.pid, self.begun = pid, begun
+        self.peak_kib, self.files = 0, 0
+
+    def run(self) -> None:
+        folder = Path(f"/proc/{self.pid}")
+        while True:
+            try:
+                status = (folder / "status").read_text()
+                if "VmHWM" not in status:  # the process has ended
+                    return
+                self.peak_kib = int(status.partition("VmHWM:")[2].split()[0])
+                if self.begun.exists():
+                    self.files = max(self.files, len(list((folder / "fd").iterdir())))
+            except OSError:
+                return
+            time.sleep(0.02)
+
+
+def _write_inputs(folder: Path, frames: int, height_px: int, width_px: int) -> tuple[Path, Path]:
+    """A clip that plays the same hundred pictures over and over, and the mask of its first frame."""
+    world = make_world(WorldConfig(height_px=height_px, width_px=width_px, frames=100))
+    pictures = world.video()
+    timing = open_video(np.zeros((1, 2, 2, 3), np.uint8), fps=24)
+    with VideoWriter(folder / "clip.mp4", Size(height_px, width_px), timing.time_base) as writer:
+        for t in range(frames):
+            writer.write(pictures[t % 100], t)
+    Masks(world.mask(0)).write(folder / "first.png")
+    return folder / "clip.mp4", folder / "first.png"
+
+
+def main() -> None:
+    began = time.monotonic()
+    what = sys.argv[1] if len(sys.argv) > 1 else ""
+    if what == "memory":
+        runs = [footprint(200, 64, 96), footprint(4000, 64, 96), footprint(200, 240, 320), footprint(1000, 240, 320)]
+        measured: dict[str, object] = {"runs": [asdict(run) for run in runs]}
+        measured["peak_4000_over_200_frames"] = round(runs[1].peak_rss_mib / runs[0].peak_rss_mib, 3)
+        measured["peak_1000_over_200_frames_240p"] = round(runs[3].peak_rss_mib / runs[2].peak_rss_mib, 3)
+        settings: dict[str, object] = {"preset": "default", "encoder": "resnet18, random weights"}
+    elif what == "objects":
+        measured = dict(object_ratio(24))
+        settings = {"preset": "default", "encoder": "resnet18, random weights", "size": "854x480", "frames": 24}
+    else:
+        sys.exit(__doc__)
+    settings["weights_sha256"] = load_encoder().sha256
+    path = write_record(f"scale_{what}", settings=settings, measured=measured, seconds=time.monotonic() - began)
+    print(path.read_text())
+
+
+if __name__ == "__main__":
+    main()

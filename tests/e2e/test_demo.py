@@ -1,0 +1,17 @@
+"""The demo does all of it on a clip it makes itself."""
+
+import pytest
+
+from timecycle.cli import main
+
+
+@pytest.mark.slow  # four whole propagations
+def test_the_demo_makes_everything_it_names(tmp_path, capsys):
+    assert main(["demo", "-o", str(tmp_path / "demo")]) == 0
+    out = capsys.readouterr().out
+    assert "masks overlap the truth by 0." in out
+    for name in ("masks", "keypoints", "texture", "coordinates"):
+        assert (tmp_path / "demo" / name / "overlay.mp4").is_file()
+        assert (tmp_path / "demo" / name / "contact.png").is_file()
+    for name in ("warp.png", "arrows.png", "matches.png", "flow.npy"):
+        assert (tmp_path / "demo" / "flow" / name).is_file()
