@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from record import write_record
 
+from record import write_record
 from timecycle import Masks, PropagateConfig, Propagation, load_encoder, open_video
 from timecycle.synthetic import WorldConfig, make_world, tiled_mask
 from timecycle.video import Size, VideoWriter

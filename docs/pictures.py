@@ -36,7 +36,6 @@ def main() -> None:
         kinds = ("masks", "keypoints", "texture", "coordinates")
         rows = [_shots(clip, work / "demo" / kind, kind, (0, 5, 10, 34)) for kind in kinds]
         _save("demo", [shot for row in rows for shot in row])
-        Image.open(work / "demo" / "flow" / "matches.png").save(IMAGES / "matches.png", optimize=True)
 
 
 def _sequence(davis: Path, name: str) -> tuple[Path, Path]:

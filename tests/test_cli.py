@@ -55,8 +55,8 @@ def test_a_glob_is_a_video(inputs, tmp_path):
 def test_points_are_carried(inputs, tmp_path):
     assert main(["propagate", str(inputs / "clip.mp4"), str(inputs / "points.csv"), "-o", str(tmp_path / "out")]) == 0
     text = (tmp_path / "out" / "keypoints.csv").read_text()
-    assert "0,nose,20.00,30.00,1" in text
-    assert "3,tail,52.00,40.00,1" in text
+    assert "0,nose,20.0,30.0,1" in text
+    assert "3,tail,52.0,40.0,1" in text
 
 
 def test_a_box_and_stripes_start_without_a_mask(inputs, tmp_path):
@@ -180,6 +180,39 @@ def test_a_wrong_option_is_one_line(inputs, tmp_path, capsys, words, problem):
     if "--box" not in words:
         base.insert(2, inputs / "first.png")
     assert problem in refused(capsys, *base, *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["first.png", "--box", "1,2,30,40"], "LABELS and --box were both given"),
+        (["first.png", "--coordinates"], "LABELS and --coordinates were both given"),
+        (["--coordinates", "--texture", "stripes"], "--coordinates and --texture stripes were both given"),
+        (["--box", "1,2,30,40", "--complete"], "--box and --complete were both given"),
+        (["points.csv", "--texture", "stripes"], "stripes are painted on the mask of one frame"),
+        (["0=first.png", "4=late.png", "--texture", "stripes"], "stripes are painted on the mask of one frame"),
+        (["first.png", "--resume", "--overwrite"], "a run cannot both go on and begin anew"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(inputs, tmp_path, capsys, monkeypatch, words, problem):
+    monkeypatch.chdir(inputs)
+    assert problem in refused(capsys, "propagate", "clip.mp4", *words, "-o", tmp_path / "out")
+
+
+def test_inputs_inside_the_output_folder_are_refused(world, tmp_path, capsys):
+    clip = write_clip(tmp_path / "clip.mp4", world)
+    (tmp_path / "out" / "labels").mkdir(parents=True)
+    mask = write_mask(tmp_path / "out" / "labels" / "00000.png", world)
+    text = refused(capsys, "propagate", clip, mask.parent, "-o", tmp_path / "out", "--overwrite")
+    assert "lies in the output folder" in text
+    assert mask.exists()
+
+
+def test_flow_and_demo_replace_nothing_unasked(inputs, tmp_path, capsys):
+    frames = [inputs / "frames" / f"{t:05d}.png" for t in (0, 2)]
+    assert main(["flow", *map(str, frames), "-o", str(tmp_path / "flow"), "--set", "image_size_px=48"]) == 0
+    assert "flow.npy is there already" in refused(capsys, "flow", *frames, "-o", tmp_path / "flow")
+    assert "holds other things than a demo" in refused(capsys, "demo", "-o", tmp_path)
 
 
 def test_a_wrong_word_ends_with_code_2_in_the_shell(tmp_path):

@@ -1,6 +1,7 @@
 """A run and its folder: what is written, what is refused, and going on after a kill."""
 
 import csv
+import dataclasses
 import json
 import os
 import signal
@@ -11,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from clips import small_world, write_clip, write_mask
 from oracle import OracleEncoder
-from timecycle.errors import OutputError
+from timecycle.errors import LabelError, OutputError
 from timecycle.labels import Keypoints, Masks
 from timecycle.propagation.state import PropagateConfig
 from timecycle.runs import Task, run
@@ -101,6 +103,41 @@ def test_overwriting_removes_only_what_a_run_made(finished, world):
     assert (finished / "notes.txt").read_text() == "mine"
 
 
+def test_a_failure_before_the_first_frame_leaves_the_finished_run_alone(finished, world):
+    """Labels of two kinds are refused before anything is cleared."""
+    truth = world.keypoints(1)
+    mixed = {0: Masks(world.mask(0)), 1: Keypoints(truth.names, truth.xy, truth.visible)}
+    with pytest.raises(LabelError, match="labels of different kinds were given"):
+        run(task(world, mixed), finished, overwrite=True)
+    assert len(list((finished / "labels").iterdir())) == 12
+
+
+def test_a_kill_while_clearing_does_not_leave_a_folder_that_looks_finished(finished, world, monkeypatch):
+    monkeypatch.setattr("timecycle.runs.shutil.rmtree", lambda *_: (_ for _ in ()).throw(Interruption))
+    with pytest.raises(Interruption):
+        run(task(world), finished, overwrite=True)
+    monkeypatch.undo()
+    assert json.loads((finished / "run.json").read_text())["status"] == "running"
+    run(task(world), finished, resume=True)
+    assert json.loads((finished / "run.json").read_text())["status"] == "finished"
+
+
+def test_a_record_of_another_program_does_not_license_clearing(world, tmp_path):
+    (tmp_path / "run.json").write_text('{"status": "finished"}')
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "labels" / "mine.png").write_text("")
+    with pytest.raises(OutputError, match="is not empty and holds no run"):
+        run(task(world), tmp_path, overwrite=True)
+    assert (tmp_path / "labels" / "mine.png").exists()
+
+
+def test_one_run_writes_one_kind_of_label_file(world, tmp_path):
+    """An id above 255 makes every file 16 bits deep, also those of frames without it."""
+    labels = {0: Masks(world.mask(0)), 8: Masks(np.where(world.mask(8) == 2, 300, 0).astype(np.uint16))}
+    run(task(world, labels, dataclasses.replace(CONFIG, direction="forward")), tmp_path)
+    assert {Image.open(path).mode for path in (tmp_path / "labels").iterdir()} == {"I;16"}
+
+
 class Interruption(Exception):
     pass
 
@@ -129,8 +166,25 @@ def test_going_on_with_other_settings_is_refused(world, tmp_path):
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    files = [*sorted((folder / "labels").iterdir()), folder / "frames.csv"]
+    """Everything a run writes but its film, whose encoder does not promise the same bytes."""
+    files = [*sorted((folder / "labels").iterdir()), folder / "frames.csv", folder / "contact.png"]
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def film(folder: Path) -> np.ndarray:
+    return np.stack([frame.image for frame in open_video(folder / "overlay.mp4")]).astype(int)
+
+
+def test_going_on_gives_the_same_film_of_points(world, tmp_path, monkeypatch):
+    """Points on disk are the points that were drawn, to the last digit."""
+    monkeypatch.setattr("timecycle.propagation.propagate._SNAPSHOT_FRAMES", 4)
+    truth = world.keypoints(0)
+    labels = {0: Keypoints(truth.names, truth.xy + np.float32(1 / 3), truth.visible)}
+    run(task(world, labels), tmp_path / "whole")
+    interrupted(world, tmp_path / "parts", after=9, labels=labels)
+    run(task(world, labels), tmp_path / "parts", resume=True)
+    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    assert np.abs(film(tmp_path / "parts") - film(tmp_path / "whole")).mean() < 1
 
 
 @pytest.mark.parametrize("after", [1, 6, 9, 14, 20])

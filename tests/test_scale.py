@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+
 from scale import footprint, object_ratio
 
 

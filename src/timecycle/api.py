@@ -7,13 +7,13 @@ import numpy as np
 from jaxtyping import UInt8
 
 from timecycle import runs
+from timecycle.errors import OutputError
 from timecycle.files import atomic_write, make_folder
 from timecycle.labels import Labels
 from timecycle.model.encoder import Encoder, FeatureMap
 from timecycle.model.weights import load_encoder
 from timecycle.propagation import flow
 from timecycle.propagation.flow import Correspondence
-from timecycle.propagation.neighbours import Window
 from timecycle.propagation.propagate import LabelledFrame
 from timecycle.propagation.propagate import propagate as stream
 from timecycle.propagation.state import PropagateConfig, resize
@@ -69,12 +69,12 @@ def correspond(
 ) -> Correspondence:
     """Where everything in image `a` is found in image `b`: dense flow in pixels, at the size of `a`.
 
-    Of the settings only the image's size and `anchor_window_px` matter.
+    Of the settings only the image's size, the window for labelled frames and its shape matter; without settings the
+    whole of `b` is searched.
     """
     encoder, config = encoder or load_encoder(), config or PropagateConfig(anchor_window_px=None)
-    reach_px = config.anchor_window_px
-    maps = [(_encoded(_pixels(image), encoder, config)) for image in (a, b)]
-    window = None if reach_px is None else Window(reach_px / maps[0].grid.x.stride_px, config.window_shape)
+    maps = [encoder.encode(resize(_pixels(image), config)) for image in (a, b)]
+    window = config.window(maps[0].grid, labelled=True)
     at_own_size = [
         FeatureMap(features.cells, features.grid.rescaled(*_pixels(image).shape[:2]))
         for features, image in zip(maps, (a, b), strict=True)
@@ -89,11 +89,17 @@ def flow_to_folder(
     *,
     encoder: Encoder | None = None,
     config: PropagateConfig | None = None,
+    overwrite: bool = False,
 ) -> Correspondence:
     """Write flow.npy, warp.png, arrows.png and matches.png of the correspondence from `a` to `b`."""
+    target = make_folder(Path(folder))
+    for name in ("flow.npy", "warp.png", "arrows.png", "matches.png"):
+        if (target / name).exists() and not overwrite:
+            raise OutputError(
+                f"{target / name} is there already", remedy="choose another folder with -o, or pass --overwrite"
+            )
     found = correspond(a, b, encoder=encoder, config=config)
     image_a, image_b = _pixels(a), _pixels(b)
-    target = make_folder(Path(folder))
     with atomic_write(target / "flow.npy") as file:
         np.save(file, found.flow)
     warped = flow.warp(image_b, found.flow)
@@ -114,7 +120,3 @@ def _video(video: VideoLike) -> Video:
 
 def _pixels(image: ImageLike) -> UInt8[np.ndarray, "height width 3"]:
     return image.image if isinstance(image, Frame) else image
-
-
-def _encoded(image: UInt8[np.ndarray, "height width 3"], encoder: Encoder, config: PropagateConfig) -> FeatureMap:
-    return encoder.encode(resize(image, config))

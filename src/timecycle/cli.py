@@ -29,12 +29,13 @@ from timecycle.errors import LabelError, TimecycleError
 from timecycle.labels import Coordinates, Labels, Masks, Texture, read_labels, striped
 from timecycle.model.inference import Device, Precision
 from timecycle.model.weights import DEFAULT_ENCODER, load_encoder
+from timecycle.runs import refuse_inside
 from timecycle.version import __version__
 from timecycle.video import Frame, Video, open_video
 
 _PRESETS = ", ".join(preset_names("propagate"))
-_out = Console(highlight=False)
-_err = Console(stderr=True, highlight=False)
+_out = Console(highlight=False, markup=False, soft_wrap=True)
+_err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 Out = Annotated[Path, arg(aliases=["-o"], help="folder to write to")]
 Encoder = Annotated[str, arg(help="resnet18, resnet50 (random weights) or a .safetensors file")]
@@ -46,13 +47,14 @@ Settings = Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="change
 class Propagate:
     """Carry the labels of some frames through the whole video.
 
-    timecycle propagate dog.mp4 first.png -o out
-    timecycle propagate frames/ 0=first.png 50=cat.png -o out
-    timecycle propagate dog.mp4 points.csv -o out
-    timecycle propagate dog.mp4 --box 120,80,260,240 --texture stripes -o out
+    For example: timecycle propagate dog.mp4 first.png -o out
+
+    or: timecycle propagate frames/ 0=first.png 50=cat.png -o out
+
+    or: timecycle propagate dog.mp4 --box 120,80,260,240 --texture stripes -o out
     """
 
-    video: Annotated[Positional[str], arg(help="a video file, a folder of images or a quoted glob")]
+    video: Annotated[Positional[str], arg(metavar="VIDEO", help="a video file, a folder of images or a quoted glob")]
     labels: Annotated[
         Positional[tuple[str, ...]],
         arg(metavar="LABELS", help="a file (frame 0), INDEX=FILE, or a folder of files named by frame number"),
@@ -97,6 +99,8 @@ class Propagate:
         _out.print(f"look at {done.folder / 'contact.png'} and {done.folder / 'overlay.mp4'}")
 
     def _read_labels(self, video: Video) -> dict[int, Labels]:
+        self._refuse_contradictions()
+        refuse_inside(self.out, [Path(label.partition("=")[2] or label) for label in self.labels])
         height, width = video.size.height_px, video.size.width_px
         if self.coordinates:
             return {0: Coordinates.of_image(height, width)}
@@ -104,38 +108,55 @@ class Propagate:
             return {0: Texture.read(Path(str(self.texture)))}
         if self.box is not None:
             labels: dict[int, Labels] = {0: Masks.of_box(height, width, _parse_box(self.box))}
-        elif self.labels:
-            labels = read_labels(self.labels, kind=self.kind, complete=self.complete)
         else:
+            labels = read_labels(self.labels, kind=self.kind, complete=self.complete)
+        return _striped(labels) if self.texture == "stripes" else labels
+
+    def _refuse_contradictions(self) -> None:
+        """Labels come from one place: an option that would be ignored is refused."""
+        sources = {
+            "LABELS": bool(self.labels),
+            "--box": self.box is not None,
+            "--coordinates": self.coordinates,
+            "--texture FILE": self.texture not in (None, "stripes"),
+        }
+        used = [name for name, given in sources.items() if given]
+        if not used:
             raise LabelError(
                 "no labels were given",
                 remedy="give a mask or a CSV of points as LABELS, or --box x0,y0,x1,y1",
             )
-        if self.texture == "stripes":
-            return {index: striped(masks) for index, masks in labels.items() if isinstance(masks, Masks)}
-        return labels
+        if self.coordinates and self.texture == "stripes":
+            used.append("--texture stripes")
+        if not self.labels:  # these say how LABELS are read
+            used += [name for name, given in (("--kind", self.kind), ("--complete", self.complete)) if given]
+        if len(used) > 1:
+            raise LabelError(f"{used[0]} and {used[1]} were both given", remedy=f"leave out {used[1]}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Flow:
     """Dense correspondence from image A to image B: flow.npy, warp.png, arrows.png and matches.png.
 
-    timecycle flow a.png b.png -o out
-    timecycle flow dog.mp4@0 dog.mp4@5 -o out
+    For example: timecycle flow a.png b.png -o out
+
+    or: timecycle flow dog.mp4@0 dog.mp4@5 -o out
     """
 
-    a: Annotated[Positional[str], arg(help="an image, or VIDEO@INDEX")]
-    b: Annotated[Positional[str], arg(help="an image, or VIDEO@INDEX")]
+    a: Annotated[Positional[str], arg(metavar="A", help="an image, or VIDEO@INDEX")]
+    b: Annotated[Positional[str], arg(metavar="B", help="an image, or VIDEO@INDEX")]
     out: Out
     encoder: Encoder = DEFAULT_ENCODER
     preset: Preset = "default"
-    set: Settings = ("anchor_window_px=none",)
+    set: Settings = ()
     device: Annotated[Device, arg(help="where to compute")] = "auto"
+    overwrite: Annotated[bool, arg(help="replace what an earlier call wrote")] = False
 
     def __call__(self) -> None:
-        config = propagate_config(self.preset, self.set)
+        config = propagate_config(self.preset, ("anchor_window_px=none", *self.set))
         a, b = _read_frame(self.a), _read_frame(self.b)
-        flow_to_folder(a, b, self.out, encoder=load_encoder(self.encoder, device=self.device), config=config)
+        encoder = load_encoder(self.encoder, device=self.device)
+        flow_to_folder(a, b, self.out, encoder=encoder, config=config, overwrite=self.overwrite)
         _out.print(f"look at {self.out / 'warp.png'}, {self.out / 'arrows.png'} and {self.out / 'matches.png'}")
 
 
@@ -160,10 +181,7 @@ class Doctor:
     def __call__(self) -> None:
         for finding in examine():
             remedy = f"  ({finding.remedy})" if finding.remedy else ""
-            _out.print(
-                f"{'ok ' if finding.fine else '!  '} {finding.what:<14} {finding.value}{remedy}",
-                soft_wrap=True,
-            )
+            _out.print(f"{'ok ' if finding.fine else '!  '} {finding.what:<14} {finding.value}{remedy}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -189,10 +207,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         command()
     except TimecycleError as error:
-        _err.print(f"error: {error.problem}\n  try: {error.remedy}", soft_wrap=True, markup=False)
+        _err.print(f"error: {error.problem}\n  try: {error.remedy}")
         return 2
     except KeyboardInterrupt:
-        _err.print("interrupted; the same command with --resume goes on from here")
+        goes_on = "; to go on, run it again with --resume and without --overwrite" if words[0] == "propagate" else ""
+        _err.print(f"interrupted{goes_on}")
         return 130
     return 0
 
@@ -211,6 +230,16 @@ def _progress(title: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=_err) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _striped(labels: dict[int, Labels]) -> dict[int, Labels]:
+    """Stripes on the object of the one labelled frame."""
+    painted: dict[int, Labels] = {i: striped(masks) for i, masks in labels.items() if isinstance(masks, Masks)}
+    if len(painted) != 1 or len(labels) != 1:
+        raise LabelError(
+            "stripes are painted on the mask of one frame", remedy="give one mask as LABELS, or --box x0,y0,x1,y1"
+        )
+    return painted
 
 
 def _parse_box(text: str) -> tuple[float, float, float, float]:

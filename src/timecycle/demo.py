@@ -8,6 +8,7 @@ import numpy as np
 
 from timecycle.api import flow_to_folder, propagate_to_folder
 from timecycle.config import propagate_config
+from timecycle.errors import OutputError
 from timecycle.files import make_folder
 from timecycle.labels import Coordinates, Keypoints, Labels, Masks, striped
 from timecycle.model.encoder import Encoder
@@ -30,6 +31,8 @@ class DemoResult:
 
 def run_demo(folder: Path, *, encoder: Encoder, say: Say) -> DemoResult:
     """Make a clip, carry masks, points, stripes and coordinates through it, and find flow between two frames."""
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "masks" / "run.json").is_file():
+        raise OutputError(f"{folder} holds other things than a demo", remedy="choose a new folder with -o")
     world = make_world(_WORLD)
     clip = _write_clip(make_folder(folder) / "clip.mp4", world)
     late = Masks(np.where(world.mask(_LATE) == 3, 3, 0).astype(np.uint16))
@@ -45,8 +48,8 @@ def run_demo(folder: Path, *, encoder: Encoder, say: Say) -> DemoResult:
         say(f"carrying {name} through {len(world)} frames -> {folder / name}")
         propagate_to_folder(clip, labels, folder / name, encoder=encoder, config=config, overwrite=True)
     say(f"matching frame 0 with frame 5 -> {folder / 'flow'}")
-    video = open_video(clip)
-    flow_to_folder(video[0], video[5], folder / "flow", encoder=encoder)
+    with open_video(clip) as video:
+        flow_to_folder(video[0], video[5], folder / "flow", encoder=encoder, overwrite=True)
     return DemoResult(folder, _mean_iou(world, folder / "masks" / "labels"))
 
 

@@ -20,7 +20,7 @@ except ImportError:  # Windows
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     """A file that appears under `path` whole or not at all; on any failure the old file stays."""
-    with _writing(path):
+    with writing(path):
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -42,7 +42,7 @@ def write_text(path: Path, text: str) -> None:
 
 def make_folder(path: Path) -> Path:
     """The folder, made if it was missing."""
-    with _writing(path):
+    with writing(path):
         path.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -64,10 +64,10 @@ def lock(folder: Path) -> Iterator[None]:
         yield
         return
     path = folder / ".lock"
-    with _writing(path):
+    with writing(path):
         file = path.open("a")
     with file:
-        with _writing(path):
+        with writing(path):
             held = _held(file, path)
         if not held:
             raise OutputError(
@@ -88,7 +88,7 @@ def natural_order(path: Path) -> tuple[tuple[int, int | str], ...]:
 
 
 @contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
     """Turn the operating system's refusals into one line with a remedy."""
     try:
         yield

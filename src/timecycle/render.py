@@ -110,9 +110,18 @@ def save_picture(path: Path, picture: Picture) -> None:
         Image.fromarray(picture).save(file, format="PNG", optimize=True)
 
 
-def side_by_side(pictures: Sequence[Captioned]) -> Picture:
-    """Pictures in one row at their own size, captions below."""
-    return contact_sheet(pictures, columns=len(pictures), width_px=pictures[0].picture.shape[1])
+def side_by_side(pictures: Sequence[Captioned]) -> UInt8[np.ndarray, "h w 3"]:
+    """Pictures in one row at the height of the first, captions below."""
+    height = pictures[0].picture.shape[0]
+    widths = [max(round(p.picture.shape[1] * height / p.picture.shape[0]), 1) for p in pictures]
+    gap, line = 8, 22
+    row = Image.new("RGB", (gap + sum(width + gap for width in widths), gap + height + line), _PAPER)
+    pen, x = ImageDraw.Draw(row), gap
+    for item, width in zip(pictures, widths, strict=True):
+        row.paste(Image.fromarray(item.picture).resize((width, height), Image.Resampling.BOX), (x, gap))
+        pen.text((x, gap + height + 3), item.caption, font=_font(14), fill=_INK)
+        x += width + gap
+    return np.array(row)
 
 
 def _tinted(
@@ -142,7 +151,7 @@ def _edges(ids: Integer[np.ndarray, "height width"]) -> Bool[np.ndarray, "height
 def _dotted(image: Picture, points: Keypoints) -> Picture:
     canvas = Image.fromarray(image)
     pen = ImageDraw.Draw(canvas)
-    radius = max(3, round(min(image.shape[:2]) / 90))
+    radius = max(3, round(min(image.shape[:2]) / 70))
     for i, ((x, y), visible) in enumerate(zip(points.xy.tolist(), points.visible, strict=True)):
         if visible:
             box = (x - radius, y - radius, x + radius, y + radius)

@@ -9,21 +9,21 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
-import torch
 
 from timecycle.errors import OutputError
-from timecycle.files import atomic_write, lock, make_folder, write_text
+from timecycle.files import atomic_write, lock, make_folder, write_text, writing
 from timecycle.labels import Keypoints, Labels
 from timecycle.labels.keypoints import keypoints_csv
 from timecycle.model.encoder import Encoder
-from timecycle.propagation.propagate import LabelledFrame, check_labels, count_steps, propagate
+from timecycle.propagation.propagate import LabelledFrame, check_labels, count_steps, propagate, source_of
 from timecycle.propagation.state import PropagateConfig
 from timecycle.propagation.workfolder import WorkFolder
 from timecycle.render import Captioned, contact_sheet, overlay, save_picture
@@ -60,7 +60,11 @@ class Task:
                 "width_px": self.video.size.width_px,
                 "height_px": self.video.size.height_px,
             },
-            "labels": {"kind": self.kind.kind, "frames": sorted(self.labels), "sha256": _hash(self.labels)},
+            "labels": {
+                "kind": self.kind.kind,
+                "frames": sorted(int(index) for index in self.labels),
+                "sha256": _hash(self.labels),
+            },
             "encoder": {
                 "name": Path(self.encoder.name).name,
                 "sha256": self.encoder.sha256,
@@ -88,26 +92,44 @@ def run(
     progress: Progress | None = None,
 ) -> Finished:
     """Carry the labels through the video and write the output folder."""
+    if resume and overwrite:
+        raise OutputError(
+            "a run cannot both go on and begin anew", remedy="pass either --resume or --overwrite, not both"
+        )
     check_labels(task.video, task.labels)
+    refuse_inside(folder, [Path(task.video.name)])
     started = time.monotonic()
     make_folder(folder)
     with lock(folder):
         record = _open_record(folder, task, resume=resume, overwrite=overwrite)
         _write_frames(task, folder, progress)
         seconds = time.monotonic() - started
-        record |= {"status": "finished", "seconds": round(record.get("seconds", 0) + seconds, 3)}
-        _write_record(folder, record)
+        _write_record(folder, record | {"status": "finished", "seconds": round(seconds, 3)})
         shutil.rmtree(folder / _WORK, ignore_errors=True)
     return Finished(folder, len(task.video), seconds)
 
 
+def refuse_inside(folder: Path, inputs: Iterable[Path]) -> None:
+    """Refuse inputs that lie in the output folder, where a run would replace them."""
+    for path in inputs:
+        if path.exists() and path.resolve().is_relative_to(folder.resolve()):
+            raise OutputError(
+                f"{path} lies in the output folder {folder}, where it would be replaced",
+                remedy="copy it elsewhere, or choose another folder with -o",
+            )
+
+
 def _open_record(folder: Path, task: Task, *, resume: bool, overwrite: bool) -> dict[str, Any]:
     """The run's record, new or taken up again; refuses to mix two runs or to lose a finished one."""
-    fresh = task.identity() | {"status": "running", "timecycle": __version__, "torch": torch.__version__}
+    # Through JSON at once: what cannot be recorded must fail before anything is cleared.
+    fresh: dict[str, Any] = json.loads(json.dumps(task.identity() | {"status": "running", "timecycle": __version__}))
     path = folder / "run.json"
-    if path.is_file() and not overwrite:
-        old = _read_record(path)
-        if old.get("status") == "finished":
+    others = [item for item in folder.iterdir() if item.name != ".lock"]
+    old = _read_record(path) if path.is_file() else {}
+    if others and "timecycle" not in old:
+        raise OutputError(f"{folder} is not empty and holds no run", remedy="choose an empty or new folder with -o")
+    if old and not overwrite:
+        if old["status"] == "finished":
             raise OutputError(
                 f"{folder} holds a finished run",
                 remedy="choose another folder with -o, or pass --overwrite to replace it",
@@ -118,15 +140,11 @@ def _open_record(folder: Path, task: Task, *, resume: bool, overwrite: bool) -> 
                 remedy="pass --resume to go on with it, or --overwrite to begin anew",
             )
         _refuse_difference(folder, old, fresh)
-        _clear_parts(folder)
-        return old
-    if not path.is_file() and any(item.name != ".lock" for item in folder.iterdir()):
-        raise OutputError(
-            f"{folder} is not empty and holds no run",
-            remedy="choose an empty or new folder with -o",
-        )
-    _clear(folder)
-    _write_record(folder, fresh)
+    if not old or overwrite or WorkFolder(folder / _WORK).is_empty():
+        # Recorded as running first: a kill while clearing must not leave a folder that looks finished.
+        _write_record(folder, fresh)
+        _clear(folder)
+    _clear_parts(folder)
     return fresh
 
 
@@ -140,7 +158,7 @@ def _read_record(path: Path) -> dict[str, Any]:
 
 def _refuse_difference(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
     for part in ("video", "labels", "encoder", "config"):
-        was, now = old.get(part, {}), json.loads(json.dumps(new[part]))
+        was, now = old.get(part, {}), new[part]
         for name in now:
             if was.get(name) != now[name]:
                 raise OutputError(
@@ -151,11 +169,12 @@ def _refuse_difference(folder: Path, old: dict[str, Any], new: dict[str, Any]) -
 
 def _clear(folder: Path) -> None:
     """Remove what an earlier run made, and nothing else."""
-    for name in ("labels", _WORK):
-        shutil.rmtree(folder / name, ignore_errors=True)
-    for name in ("frames.csv", "overlay.mp4", "contact.png", "keypoints.csv", "run.json"):
-        (folder / name).unlink(missing_ok=True)
-    _clear_parts(folder)
+    with writing(folder):
+        for name in (_WORK, "labels"):
+            if (folder / name).is_dir():
+                shutil.rmtree(folder / name)
+        for name in ("frames.csv", "overlay.mp4", "contact.png", "keypoints.csv"):
+            (folder / name).unlink(missing_ok=True)
 
 
 def _clear_parts(folder: Path) -> None:
@@ -171,38 +190,40 @@ def _write_record(folder: Path, record: dict[str, Any]) -> None:
 def _write_frames(task: Task, folder: Path, progress: Progress | None) -> None:
     work = WorkFolder(folder / _WORK)
     done = work.next_index("forward") or 0
-    steps = _Steps(count_steps(task.video, task.labels, task.config, work), progress)
+    steps = _Steps(done + count_steps(task.video, task.labels, task.config, work), progress)
     labels_folder = make_folder(folder / "labels")
     video = task.video
     with (
-        _frames_csv(folder / "frames.csv", keep_rows=done) as table,
+        _frames_csv(folder / "frames.csv") as table,
         VideoWriter(folder / "overlay.mp4", video.size, video.time_base) as movie,
     ):
         show = _Show(movie, len(video))
-        # After an interruption the film is drawn anew from the labels on disk, as a film cannot be continued.
-        for frame in video.frames(0, done):
-            show.add(
-                frame.index,
-                frame.pts,
-                frame.time_seconds,
-                frame.image,
-                task.kind.read(_label_path(labels_folder, frame.index, task.kind)),
-            )
-        stream = propagate(video, task.labels, encoder=task.encoder, config=task.config, work=work, on_step=steps.step)
+        stream = chain(
+            _read_again(task, labels_folder, done, steps),
+            propagate(video, task.labels, encoder=task.encoder, config=task.config, work=work, on_step=steps.step),
+        )
         for labelled in stream:
-            labelled.labels.write(_label_path(labels_folder, labelled.index, task.kind))
-            table.write(_row(labelled))
-            table.flush()
-            show.add(labelled.index, labelled.pts, labelled.time_seconds, labelled.image, labelled.labels)
+            if labelled.index >= done:
+                labelled.labels.write(_label_path(labels_folder, labelled.index, task.kind))
+            table(_row(labelled))
+            show.add(labelled)
     save_picture(folder / "contact.png", contact_sheet(show.sheet))
     if task.kind is Keypoints:
         _collect_keypoints(labels_folder, folder / "keypoints.csv", len(video))
 
 
+def _read_again(task: Task, labels_folder: Path, done: int, steps: "_Steps") -> Iterator[LabelledFrame]:
+    """The frames before an interruption, with their labels from disk: a film cannot be continued, only redrawn."""
+    for frame in task.video.frames(0, done):
+        labels = task.kind.read(_label_path(labels_folder, frame.index, task.kind))
+        source = source_of(frame.index, task.labels, task.config)
+        yield LabelledFrame(frame.index, frame.pts, frame.time_seconds, frame.image, labels, source)
+        steps.step()
+
+
 def _row(labelled: LabelledFrame) -> str:
     """One line of frames.csv; confidence and state are not judged yet and stay empty."""
-    source = "given" if labelled.given else "carried"
-    return f"{labelled.index},{labelled.pts},{labelled.time_seconds:.6f},{source},,\n"
+    return f"{labelled.index},{labelled.pts},{labelled.time_seconds:.6f},{labelled.source},,\n"
 
 
 def _label_path(folder: Path, index: int, kind: type[Labels]) -> Path:
@@ -210,17 +231,19 @@ def _label_path(folder: Path, index: int, kind: type[Labels]) -> Path:
 
 
 @contextmanager
-def _frames_csv(path: Path, *, keep_rows: int) -> Iterator[IO[str]]:
-    """The table, open after its first `keep_rows` rows; rows of an interruption after them are dropped."""
-    rows = path.read_text().splitlines(keepends=True)[1 : keep_rows + 1] if path.is_file() else []
-    if len(rows) < keep_rows:
-        raise OutputError(
-            f"{path} has {len(rows)} rows but the run had come to {keep_rows}",
-            remedy="pass --overwrite to begin anew",
-        )
-    write_text(path, _COLUMNS + "".join(rows))
-    with path.open("a", newline="") as table:
-        yield table
+def _frames_csv(path: Path) -> Iterator[Callable[[str], None]]:
+    """A function that appends a row to a new table."""
+    with writing(path):
+        table = path.open("w", newline="")
+
+    def append(row: str) -> None:
+        with writing(path):
+            table.write(row)
+            table.flush()
+
+    with table:
+        append(_COLUMNS)
+        yield append
 
 
 class _Show:
@@ -231,11 +254,11 @@ class _Show:
         self.sheet: list[Captioned] = []
         self._wanted = {round(place) for place in np.linspace(0, frames - 1, min(frames, _CONTACT_FRAMES))}
 
-    def add(self, index: int, pts: int, time_seconds: float, image: np.ndarray, labels: Labels) -> None:
-        picture = overlay(image, labels)
-        self.movie.write(picture, pts)
-        if index in self._wanted:
-            self.sheet.append(Captioned(picture, f"frame {index}   {time_seconds:.2f} s"))
+    def add(self, labelled: LabelledFrame) -> None:
+        picture = overlay(labelled.image, labelled.labels)
+        self.movie.write(picture, labelled.pts)
+        if labelled.index in self._wanted:
+            self.sheet.append(Captioned(picture, f"frame {labelled.index}   {labelled.time_seconds:.2f} s"))
 
 
 @dataclass

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from oracle import iou
 
+from oracle import iou
 from timecycle.cli import main
 from timecycle.labels import Masks
 from timecycle.video import VideoWriter, open_video

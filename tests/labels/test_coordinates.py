@@ -89,4 +89,6 @@ def test_given_coordinates_speak_for_both_channels_and_come_back_as_given():
     assert space.channels == 2
     assert space.speaks(given).all()
     assert space.put_back(given, decided) is given
-    assert space.widened(decided) == space
+    for second in (lambda: space.widened(decided), lambda: Coordinates.space([given, decided])):
+        with pytest.raises(LabelError, match="coordinates were given for more than one frame; give one frame"):
+            second()

@@ -156,7 +156,7 @@ def test_points_come_back_from_the_csv_to_a_hundredth_of_a_pixel(tmp_path_factor
 def test_one_frame_is_written_under_its_number_and_read_again(tmp_path):
     points(("nose", 1.25, 2), ("eye", 0, 0, False)).write(tmp_path / "00012.csv")
     text = (tmp_path / "00012.csv").read_text()
-    assert text == "frame,name,x,y,visible\n12,nose,1.25,2.00,1\n12,eye,,,0\n"
+    assert text == "frame,name,x,y,visible\n12,nose,1.25,2.0,1\n12,eye,,,0\n"
     assert Keypoints.read(tmp_path / "00012.csv").names == ("nose", "eye")
 
 

@@ -31,7 +31,7 @@ def test_the_file_holds_part_times_1000_plus_person(tmp_path):
     assert Masks.read(tmp_path / "0.png").ids.tolist() == [[0, 3002], [7001, 64999]]
 
 
-@pytest.mark.parametrize(("part", "person"), [(65, 1), (1, 1000)])
+@pytest.mark.parametrize(("part", "person"), [(66, 1), (1, 1000)])
 def test_numbers_the_file_cannot_hold_are_refused(tmp_path, part, person):
     labels = Parts(np.full((2, 2), part, np.uint16), np.full((2, 2), person, np.uint16))
     with pytest.raises(LabelError, match=rf"0\.png cannot hold part {part} of person {person}; number parts up to 64"):

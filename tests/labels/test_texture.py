@@ -88,7 +88,24 @@ def test_the_amount_of_paint_is_kept():
 
 def test_a_given_texture_speaks_for_every_channel_and_comes_back_as_given():
     given, decided = (Texture(np.full((4, 4, 4), value, np.uint8)) for value in (1, 2))
-    space = Texture.space([given])
+    space = TextureSpace()
     assert space.speaks(given).all()
     assert space.put_back(given, decided) is given
-    assert space.widened(decided) == space
+    for second in (lambda: space.widened(decided), lambda: Texture.space([given, decided])):
+        with pytest.raises(LabelError, match="textures were given for more than one frame; give one frame"):
+            second()
+
+
+def test_a_few_flat_colours_compete_and_stay_crisp():
+    """Six stripes are seven channels, as in the paper; carried nowhere, they come back as they were painted."""
+    texture = striped(Masks(np.ones((64, 64), np.uint16)))
+    space = Texture.space([texture])
+    assert space.channels == 7
+    soft = space.to_soft(texture, grid_over(64, 64, cells=(64, 64), stride_px=1, first_px=0))
+    back = space.from_soft(soft, grid_over(64, 64, cells=(64, 64), stride_px=1, first_px=0))
+    assert (back.rgba == texture.rgba).all()
+
+
+def test_a_photograph_is_mixed():
+    pixels = np.random.default_rng(0).integers(0, 255, (20, 20, 4)).astype(np.uint8)
+    assert isinstance(Texture.space([Texture(pixels)]), TextureSpace)

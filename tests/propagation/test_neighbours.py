@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timecycle.propagation.neighbours import Reference, Window, neighbours, vote
+from timecycle.propagation.neighbours import Reference, Window, neighbours, neighbours_of_groups, vote
 
 
 def brute_force(query, references, *, k, temperature, weighting):
@@ -22,7 +22,7 @@ def brute_force(query, references, *, k, temperature, weighting):
                 cells = reference.cells.double().numpy()
                 scores = cells @ query[y, x].double().numpy()
                 seen = [
-                    (-scores[v, u], offset + v * cells.shape[1] + u)
+                    (-scores[v, u], (v - y) ** 2 + (u - x) ** 2, offset + v * cells.shape[1] + u)
                     for v in range(cells.shape[0])
                     for u in range(cells.shape[1])
                     if inside(reference.window, v - y, u - x)
@@ -42,15 +42,16 @@ def inside(window, dy, dx):
 
 
 def weigh(lists, k, temperature, weighting):
+    """Each list holds (-score, squared distance, position) of what a query sees of a reference, best first."""
     if weighting == "joint":
         kept = sorted(entry for seen, _ in lists for entry in seen)[:k]
-        values = [math.exp(-s / temperature) for s, _ in kept]
-        return {i: v / sum(values) for (_, i), v in zip(kept, values, strict=True)}
+        values = [math.exp(-s / temperature) for s, _, _ in kept]
+        return {i: v / sum(values) for (_, _, i), v in zip(kept, values, strict=True)}
     copies = sum(c for _, c in lists)
     out = {}
     for seen, count in lists:
-        total = sum(math.exp(-s / temperature) for s, _ in seen)
-        for s, i in seen[:k]:
+        total = sum(math.exp(-s / temperature) for s, _, _ in seen)
+        for s, _, i in seen[:k]:
             out[i] = math.exp(-s / temperature) / total * count / copies
     return out
 
@@ -102,11 +103,35 @@ def test_equals_brute_force_on_real_valued_features(weighting):
         assert torch.allclose(weight, torch.tensor([wanted[int(i)] for i in index]), atol=1e-5)
 
 
-def test_equal_scores_everywhere_keep_the_earliest_cells():
+def test_equal_scores_everywhere_keep_the_nearest_cells():
+    """In a flat region every cell finds itself, first in the earlier reference."""
     flat = torch.ones(5, 7, 2)
-    found = neighbours(flat, [Reference(flat, None), Reference(flat, None)], k=3, temperature=1, weighting="joint")
-    assert (found.index == torch.tensor([0, 1, 2])).all()
-    assert torch.allclose(found.weight, torch.full_like(found.weight, 1 / 3))
+    found = neighbours(flat, [Reference(flat, None), Reference(flat, None)], k=2, temperature=1, weighting="joint")
+    here = torch.arange(35)
+    assert torch.equal(found.index, torch.stack([here, here + 35], dim=1))
+    assert torch.allclose(found.weight, torch.full_like(found.weight, 1 / 2))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    shape=st.tuples(st.integers(1, 11), st.integers(1, 12)),
+    kinds=st.lists(windows, min_size=3, max_size=3),
+    k=st.integers(1, 12),
+    seed=st.integers(0, 10_000),
+)
+def test_a_group_finds_what_its_references_alone_would_find(shape, kinds, k, seed):
+    rng = np.random.default_rng(seed)
+    query = whole_features(rng, *shape, 3)
+    references = [Reference(whole_features(rng, *shape, 3), window) for window in kinds]
+    groups = torch.tensor([[True, True], [True, False], [True, True]])
+    everyone, two = neighbours_of_groups(query, references, groups, k=k, temperature=0.7)
+    whole = neighbours(query, references, k=k, temperature=0.7, weighting="joint")
+    assert torch.equal(everyone.index, whole.index)
+    alone = neighbours(query, [references[0], references[2]], k=k, temperature=0.7, weighting="joint")
+    cells = shape[0] * shape[1]
+    expected = torch.where((alone.index >= cells) & (alone.weight > 0), alone.index + cells, alone.index)
+    assert torch.equal(two.index, expected)
+    assert torch.allclose(two.weight, alone.weight)
 
 
 def test_a_query_never_sees_beyond_its_window():

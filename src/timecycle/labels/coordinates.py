@@ -14,7 +14,7 @@ from timecycle.errors import LabelError
 from timecycle.files import atomic_write
 from timecycle.grid import Grid
 from timecycle.labels.soft import SoftMap, pool, upsample
-from timecycle.labels.space import Labels
+from timecycle.labels.space import Labels, two_drawings
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +56,8 @@ class Coordinates(Labels):
 
     @classmethod
     def space(cls, labelled: Sequence["Coordinates"]) -> "CoordinateSpace":
+        if len(labelled) > 1:
+            raise two_drawings("coordinates")
         return CoordinateSpace()
 
 
@@ -86,4 +88,4 @@ class CoordinateSpace:
         return given
 
     def widened(self, labels: Coordinates) -> "CoordinateSpace":
-        return self
+        raise two_drawings("coordinates")

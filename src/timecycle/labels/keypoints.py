@@ -35,6 +35,16 @@ class Keypoints(Labels):
     kind: ClassVar[str] = "keypoints"
     suffix: ClassVar[str] = ".csv"
 
+    def __post_init__(self) -> None:
+        if not len(self.names) == len(self.xy) == len(self.visible):
+            raise LabelError(
+                f"there are {len(self.names)} names, {len(self.xy)} places and {len(self.visible)} visibilities",
+                remedy="give one of each for every point",
+            )
+        if len(set(self.names)) != len(self.names):
+            twice = next(name for name in self.names if self.names.count(name) > 1)
+            raise LabelError(f"the point {twice!r} is placed twice", remedy="name every point of a frame once")
+
     @classmethod
     def read(cls, path: Path) -> "Keypoints":
         """The points of a CSV that holds one frame."""
@@ -99,7 +109,8 @@ class KeypointSpace:
             if visible[channel]:
                 y = (window.sum(dim=1) @ torch.arange(window.shape[0], dtype=torch.float64)) / weight + top
                 x = (window.sum(dim=0) @ torch.arange(window.shape[1], dtype=torch.float64)) / weight + left
-                xy[channel] = float(grid.x.pixel_of(x)), float(grid.y.pixel_of(y))
+                # A hundredth of a pixel is far below what a cell can tell, and short to read.
+                xy[channel] = round(float(grid.x.pixel_of(x)), 2), round(float(grid.y.pixel_of(y)), 2)
         return Keypoints(self.names, xy, visible)
 
     def put_back(self, given: Keypoints, decided: Keypoints) -> Keypoints:
@@ -144,13 +155,13 @@ def read_keypoints(path: Path) -> dict[int, Keypoints]:
 
 
 def keypoints_csv(frames: dict[int, Keypoints]) -> str:
-    """The CSV of many frames: x, y to a hundredth of a pixel, empty where a point is not visible."""
+    """The CSV of many frames; x, y in as few digits as give them back exactly, empty where not visible."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for frame, points in frames.items():
         for name, (x, y), visible in zip(points.names, points.xy, points.visible, strict=True):
-            place = (f"{x:.2f}", f"{y:.2f}") if visible else ("", "")
+            place = (str(x), str(y)) if visible else ("", "")
             writer.writerow((frame, name, *place, int(visible)))
     return text.getvalue()
 

@@ -32,8 +32,16 @@ class Masks(Labels):
 
     ids: UInt16[np.ndarray, "height width"]
     complete: bool = False
+    deep: bool = False  # write 16 bits even where all ids of this frame fit in 8: one run, one kind of file
     kind: ClassVar[str] = "masks"
     suffix: ClassVar[str] = ".png"
+
+    def __post_init__(self) -> None:
+        if self.ids.dtype != np.uint16 or self.ids.ndim != 2:
+            raise LabelError(
+                f"a mask is an array of {self.ids.dtype} with {self.ids.ndim} dimensions",
+                remedy="make masks of any array (height, width) of ids with Masks.of(array)",
+            )
 
     @classmethod
     def of(cls, array: Shaped[np.ndarray, "height width"], *, complete: bool = False) -> "Masks":
@@ -70,7 +78,7 @@ class Masks(Labels):
 
     def write(self, path: Path) -> None:
         """A palette PNG, or a 16-bit grey PNG where an id is above 255."""
-        if self.ids.max(initial=0) > 255:
+        if self.deep or self.ids.max(initial=0) > 255:
             image = Image.fromarray(self.ids)
         else:
             image = Image.fromarray(self.ids.astype(np.uint8))
@@ -110,12 +118,16 @@ class MaskSpace:
 
     def from_soft(self, soft: SoftMap, grid: Grid) -> Masks:
         table = np.array(self.ids, np.uint16)
-        return Masks(table[upsample_argmax(soft, grid).numpy()])
+        return Masks(table[upsample_argmax(soft, grid).numpy()], deep=self._deep)
 
     def put_back(self, given: Masks, decided: Masks) -> Masks:
-        drawn = np.unique(given.ids)
-        silent = np.where(np.isin(decided.ids, drawn), 0, decided.ids)
-        return Masks(np.where(given.ids > 0, given.ids, silent).astype(np.uint16))
+        silent = np.where(np.isin(decided.ids, np.unique(given.ids)), 0, decided.ids)
+        ids = given.ids if given.complete else np.where(given.ids > 0, given.ids, silent).astype(np.uint16)
+        return Masks(ids, deep=self._deep)
+
+    @property
+    def _deep(self) -> bool:
+        return max(self.ids) > 255
 
     def widened(self, labels: Masks) -> "MaskSpace":
         new = set(np.unique(labels.ids).tolist()) - set(self.ids)

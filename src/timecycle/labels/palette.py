@@ -16,4 +16,3 @@ def palette() -> UInt8[np.ndarray, "256 3"]:
             table[:, channel] |= (((ids >> (3 * bit + channel)) & 1) << (7 - bit)).astype(np.uint8)
     table.setflags(write=False)
     return table
-

@@ -46,7 +46,7 @@ class Parts(Labels):
         return cls(part.astype(np.uint16), person.astype(np.uint16))
 
     def write(self, path: Path) -> None:
-        if self.part.max(initial=0) > 64 or self.person.max(initial=0) >= _PEOPLE:
+        if self.pairs.max(initial=0) > 65535 or self.person.max(initial=0) >= _PEOPLE:
             raise LabelError(
                 f"{path.name} cannot hold part {self.part.max()} of person {self.person.max()}",
                 remedy="number parts up to 64 and people up to 999",
@@ -89,6 +89,8 @@ class PartSpace:
 
     def put_back(self, given: Parts, decided: Parts) -> Parts:
         silent = ~np.isin(decided.person, np.unique(given.person[given.pairs > 0]))
+        if given.complete:
+            return given
         keep = (given.pairs == 0) & silent
         return Parts(np.where(keep, decided.part, given.part), np.where(keep, decided.person, given.person))
 

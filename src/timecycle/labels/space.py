@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from timecycle.errors import LabelError
 from timecycle.grid import Grid
 from timecycle.labels.soft import SoftMap
 
@@ -70,6 +71,14 @@ class Space(Protocol):
     def widened(self, labels: Any) -> "Space":
         """This space with channels added, at the end, for objects of `labels` it did not have."""
         ...
+
+
+def two_drawings(kind: str) -> LabelError:
+    """The refusal of a second drawing of a kind whose every pixel refers to the one frame it was drawn on."""
+    return LabelError(
+        f"{kind} were given for more than one frame",
+        remedy="give one frame: a second would wipe out the first wherever it is empty; run twice for two",
+    )
 
 
 def combine(given: SoftMap, carried: SoftMap, *, speaks: Bool[Tensor, " channels"], exclusive: bool) -> SoftMap:

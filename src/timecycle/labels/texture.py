@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, UInt8
+from jaxtyping import Bool, Int, UInt8
 from PIL import Image
 from torch import Tensor
 
@@ -15,10 +15,11 @@ from timecycle.errors import LabelError
 from timecycle.files import atomic_write
 from timecycle.grid import Grid
 from timecycle.labels.image import open_image
-from timecycle.labels.masks import Masks
-from timecycle.labels.soft import SoftMap, pool, upsample
-from timecycle.labels.space import Labels
+from timecycle.labels.masks import Masks, pool_ids
+from timecycle.labels.soft import SoftMap, pool, upsample, upsample_argmax
+from timecycle.labels.space import Labels, two_drawings
 
+_FLAT_COLOURS = 32  # a photograph has thousands; a painted pattern a handful
 STRIPES = ((230, 57, 70), (244, 162, 41), (255, 230, 109), (42, 157, 95), (38, 110, 200), (131, 56, 200))
 
 
@@ -45,8 +46,41 @@ class Texture(Labels):
         return height, width
 
     @classmethod
-    def space(cls, labelled: Sequence["Texture"]) -> "TextureSpace":
-        return TextureSpace()
+    def space(cls, labelled: Sequence["Texture"]) -> "FlatTextureSpace | TextureSpace":
+        """A channel per colour where there are few, as the paper does with its stripes; else mixed colours."""
+        if len(labelled) > 1:
+            raise two_drawings("textures")
+        flat = FlatTextureSpace(_paints(labelled))
+        return flat if flat.channels <= _FLAT_COLOURS else TextureSpace()
+
+
+@dataclass(frozen=True)
+class FlatTextureSpace:
+    """Channel c is the paint paints[c] (RGBA as one number), paints[0] none: colours compete and stay crisp."""
+
+    paints: tuple[int, ...]
+    exclusive: ClassVar[bool] = True
+    stretchable: ClassVar[bool] = True
+
+    @property
+    def channels(self) -> int:
+        return len(self.paints)
+
+    def speaks(self, labels: Texture) -> Bool[Tensor, " channels"]:
+        return torch.ones(self.channels, dtype=torch.bool)
+
+    def to_soft(self, labels: Texture, grid: Grid) -> SoftMap:
+        return pool_ids(_paint(labels), self.paints, grid)
+
+    def from_soft(self, soft: SoftMap, grid: Grid) -> Texture:
+        table = np.array(self.paints, ">u4").view(np.uint8).reshape(-1, 4)
+        return Texture(table[upsample_argmax(soft, grid).numpy()])
+
+    def put_back(self, given: Texture, decided: Texture) -> Texture:
+        return given
+
+    def widened(self, labels: Texture) -> "FlatTextureSpace":
+        raise two_drawings("textures")
 
 
 @dataclass(frozen=True)
@@ -74,7 +108,7 @@ class TextureSpace:
         return given
 
     def widened(self, labels: Texture) -> "TextureSpace":
-        return self
+        raise two_drawings("textures")
 
 
 def striped(masks: Masks) -> Texture:
@@ -90,3 +124,15 @@ def striped(masks: Masks) -> Texture:
     rgba[..., :3] = colour[:, None]
     rgba[..., 3] = inside * np.uint8(255)
     return Texture(rgba)
+
+
+def _paint(texture: Texture) -> Int[np.ndarray, "height width"]:
+    """Each pixel's RGBA as one number; 0 where nothing is painted, whatever colour lies below."""
+    rgba = texture.rgba.astype(np.int64)
+    code = (rgba[..., 0] << 24) | (rgba[..., 1] << 16) | (rgba[..., 2] << 8) | rgba[..., 3]
+    return np.where(rgba[..., 3] == 0, 0, code)
+
+
+def _paints(textures: Sequence[Texture]) -> tuple[int, ...]:
+    found = {int(code) for texture in textures for code in np.unique(_paint(texture))}
+    return (0, *sorted(found - {0}))

@@ -33,8 +33,8 @@ class ResNetEncoder:
     ) -> None:
         self.name = name
         self.sha256 = sha256
-        self.form = f"{model.config}, {precision}"
         self.device = pick_device(device)
+        self.form = f"{model.config}, {precision} on {self.device.type}, torch {torch.__version__}"
         self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         self._model = fold(model).to(self.device, self.dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._mean = torch.tensor(IMAGENET_MEAN, device=self.device)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -17,7 +18,7 @@ class Remembered:
     cells: Float[Tensor, "rows columns features"]
     soft: SoftMap
     knows: Bool[Tensor, " channels"]
-    speaks: Bool[Tensor, " channels"] | None = None  # of a labelled frame: the channels its labels decide
+    speaks: Bool[Tensor, " channels"] | None = None  # of a labelled frame: the channels its labels decide (on the CPU)
 
     @property
     def labelled(self) -> bool:
@@ -53,19 +54,24 @@ class Memory:
 
     def _supersede(self, speaks: Bool[Tensor, " channels"]) -> None:
         """What was only carried up to a drawing no longer counts for the objects drawn: a correction must win."""
-        told = [
-            frame if frame.labelled else replace(frame, knows=frame.knows & ~speaks.to(frame.knows.device))
-            for frame in self.past
-        ]
-        self.past = [frame for frame in told if bool(frame.knows.any())]
+        told = {id(frame): _without(frame, speaks) for frame in (*self.anchors, *self.past)}
+        self.anchors = [told[id(frame)] for frame in self.anchors]
+        self.past = [told[id(frame)] for frame in self.past if bool(told[id(frame)].knows.any())]
 
     def _least_needed(self) -> Remembered:
-        """The oldest labelled frame whose every object another one shows; the very first stays."""
-        for frame in self.anchors[1:-1]:
+        """The oldest labelled frame whose every object another one shows. The newest stays, and if it can the first."""
+        candidates = self.anchors[1:-1] or self.anchors[:-1] or self.anchors
+        for frame in candidates:
             others = [a.speaks for a in self.anchors if a is not frame and a.speaks is not None]
-            spoken_for = others[0].clone()
-            for speaks in others[1:]:
-                spoken_for |= speaks
-            if frame.speaks is None or not bool((frame.speaks & ~spoken_for).any()):
+            if frame.speaks is None or not bool((frame.speaks & ~torch.stack(others).any(dim=0)).any()):
                 return frame
-        return self.anchors[1] if len(self.anchors) > 1 else self.anchors[0]
+        return candidates[0]
+
+
+def _without(frame: Remembered, speaks: Bool[Tensor, " channels"]) -> Remembered:
+    """The frame without what it had only been told by others about these channels."""
+    gone = speaks if frame.speaks is None else speaks & ~frame.speaks
+    if not bool(gone.any()):
+        return frame
+    stays = ~gone.to(frame.knows.device)
+    return replace(frame, knows=frame.knows & stays, soft=frame.soft * stays)

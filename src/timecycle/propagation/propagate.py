@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -22,11 +23,15 @@ from timecycle.errors import LabelError
 from timecycle.grid import Grid
 from timecycle.labels.space import Labels, Space, fill_unknown, settle
 from timecycle.model.encoder import Encoder
-from timecycle.propagation.state import Carried, PropagateConfig, Propagation
+from timecycle.propagation.state import Carried, PropagateConfig, Propagation, check_size
 from timecycle.propagation.workfolder import Backward, WorkFolder
 from timecycle.video import Video
 
 _SNAPSHOT_FRAMES = 50  # work lost to an interruption, against about 10 MB written
+
+
+# Drawn on this frame, carried to it, or unknown: before the first drawing, with nothing carried back.
+Source = Literal["given", "carried", "unknown"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +43,7 @@ class LabelledFrame:
     time_seconds: float
     image: UInt8[np.ndarray, "height width 3"]
     labels: Labels
-    given: bool  # labels were drawn on this frame; otherwise they were carried to it
+    source: Source
 
 
 def propagate(
@@ -84,13 +89,8 @@ def check_labels(video: Video, labels: Mapping[int, Labels]) -> None:
                 f"labels were given for frame {index} but {video.name} has frames 0 to {len(video) - 1}",
                 remedy="number frames from 0 in the order they are shown",
             )
-        size = given.size()
-        if size is not None and size != (video.size.height_px, video.size.width_px):
-            raise LabelError(
-                f"the labels of frame {index} are {size[1]}x{size[0]} "
-                f"but the frame is {video.size.width_px}x{video.size.height_px}",
-                remedy="draw them on the frame itself, or resize them with nearest neighbour",
-            )
+        check_size(given, index, video.size.height_px, video.size.width_px)
+    space_of(labels)
 
 
 def space_of(labels: Mapping[int, Labels]) -> Space:
@@ -113,6 +113,13 @@ def count_steps(
     backward = work.next_index("backward") if work else None
     back = 0 if last == 0 else (last if backward is None else backward) + 1
     return len(video) - (forward or 0) + back
+
+
+def source_of(index: int, labels: Mapping[int, Labels], config: PropagateConfig) -> Source:
+    """Where a frame's labels come from."""
+    if index in labels:
+        return "given"
+    return "unknown" if index < min(labels) and config.direction == "forward" else "carried"
 
 
 def _last_drawn(labels: Mapping[int, Labels], config: PropagateConfig) -> int:
@@ -141,7 +148,7 @@ class _Run:
         for frame in self.video.frames(self.work.next_index("forward") or 0):
             given = self.labels.get(frame.index)
             if frame.index < self._first:
-                carried = self._blank(frame.image)
+                carried = self._blank()
             else:
                 carried = state.advance(frame.index, frame.image, given)
             if frame.index < last:
@@ -152,7 +159,7 @@ class _Run:
                 frame.time_seconds,
                 frame.image,
                 state.decide(carried, given),
-                given is not None,
+                source_of(frame.index, self.labels, self.config),
             )
             # The caller is back, so it is done with this frame: a snapshot may say so.
             if self.keeps_snapshots and (frame.index + 1) % _SNAPSHOT_FRAMES == 0:
@@ -180,9 +187,9 @@ class _Run:
             state.restore(self.work.load_snapshot(name, lambda index: state.encode(self.video[index].image).cells))
         return state
 
-    def _blank(self, image: UInt8[np.ndarray, "height width 3"]) -> Carried:
+    def _blank(self) -> Carried:
         """A frame before the first labelled one, as the forward pass sees it: nothing is known."""
-        grid = self._grid(image)
+        grid = self._grid
         soft = torch.zeros(grid.y.cells, grid.x.cells, self.space.channels)
         if self.space.exclusive:
             soft[..., 0] = 1
@@ -222,10 +229,8 @@ class _Run:
     def _speaks(self) -> dict[int, Bool[Tensor, " channels"]]:
         return {frame: self.space.speaks(given) for frame, given in self.labels.items()}
 
-    def _grid(self, image: UInt8[np.ndarray, "height width 3"]) -> Grid:
-        if self._known_grid is None:
-            features = Propagation(self.encoder, self.config, self.space).encode(image)
-            self._known_grid = features.grid.rescaled(*image.shape[:2])
-        return self._known_grid
-
-    _known_grid: Grid | None = None
+    @cached_property
+    def _grid(self) -> Grid:
+        image = self.video[0].image
+        features = Propagation(self.encoder, self.config, self.space).encode(image)
+        return features.grid.rescaled(*image.shape[:2])

@@ -1,5 +1,7 @@
 """The state of one video: what it remembers, and one step per frame."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,7 +17,15 @@ from timecycle.labels.soft import SoftMap
 from timecycle.labels.space import Labels, Space, combine, settle
 from timecycle.model.encoder import Encoder, FeatureMap
 from timecycle.propagation.memory import Memory, Remembered
-from timecycle.propagation.neighbours import Reference, Shape, Weighting, Window, neighbours, vote
+from timecycle.propagation.neighbours import (
+    Reference,
+    Shape,
+    Weighting,
+    Window,
+    neighbours,
+    neighbours_of_groups,
+    vote,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +46,11 @@ class PropagateConfig:
     repeat_first: bool = False  # early frames count the first one for each past frame they lack (2019 release)
     direction: Literal["both", "forward"] = "both"  # both: also carry labels back in time from where they were drawn
 
+    def window(self, grid: Grid, *, labelled: bool) -> Window | None:
+        """The window through which a frame is seen, in cells of the grid of the encoded image."""
+        reach_px = self.anchor_window_px if labelled else self.window_px
+        return None if reach_px is None else Window(reach_px / grid.x.stride_px, self.window_shape)
+
     def __post_init__(self) -> None:
         positive = (
             "image_size_px",
@@ -47,8 +62,8 @@ class PropagateConfig:
         )
         for name in positive:
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise SettingsError(f"{name} is {value}", remedy=f"set {name} above 0")
+            if value is not None and not (value > 0 and math.isfinite(value)):
+                raise SettingsError(f"{name} is {value}", remedy=f"set {name} to a finite number above 0")
         if self.past_frames < 0:
             raise SettingsError(f"past_frames is {self.past_frames}", remedy="set past_frames to 0 or more")
         for name, allowed in _CHOICES.items():
@@ -96,6 +111,7 @@ class Propagation:
     steps: int = 0
     memory: Memory = field(init=False)
     image_size: tuple[int, int] | None = field(init=False, default=None)
+    kind: str | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.memory = Memory(past_frames=self.config.past_frames, anchor_frames=self.config.anchor_frames)
@@ -107,6 +123,7 @@ class Propagation:
                 "the stream has no labels yet", remedy="pass labels with its first frame: step(image, labels)"
             )
         if labels is not None:
+            self._check_labels(image, labels)
             self._widen(labels)
         carried = self.advance(self.steps, image, labels)
         return self.decide(carried, labels)
@@ -115,7 +132,7 @@ class Propagation:
     def advance(self, index: int, image: UInt8[np.ndarray, "height width 3"], labels: Labels | None = None) -> Carried:
         """The soft labels of frame `index`, which is remembered."""
         space = self._known_space()
-        self._check_sizes(index, image, labels)
+        self._check_image(index, image)
         features = self.encode(image)
         grid = features.grid.rescaled(*image.shape[:2])
         soft, knows = self._elect(features)
@@ -133,8 +150,6 @@ class Propagation:
     def decide(self, carried: Carried, labels: Labels | None) -> Labels:
         """Labels at image size; what was given on this frame comes back exactly."""
         space = self._known_space()
-        if labels is not None and bool(space.speaks(labels).all()):
-            return labels
         decided: Labels = space.from_soft(carried.soft, carried.grid)
         return decided if labels is None else space.put_back(labels, decided)
 
@@ -164,32 +179,60 @@ class Propagation:
         if not voters:
             nothing = torch.zeros(rows, columns, space.channels, device=device)
             return nothing, torch.zeros(space.channels, dtype=torch.bool, device=device)
-        found = neighbours(
-            features.cells,
-            [self._reference(frame, features.grid) for frame in voters],
-            k=config.neighbours,
-            temperature=config.temperature,
-            weighting=config.weighting,
-        )
-        votes = vote(found, torch.cat([frame.soft.flatten(0, 1) for frame in voters]))
+        references = [self._reference(frame, features.grid) for frame in voters]
+        labels = torch.cat([frame.soft.flatten(0, 1) for frame in voters])
         knows = torch.stack([frame.knows for frame in voters])
         agreed = bool((knows == knows[0]).all())
+        if agreed or config.weighting == "per_reference":
+            found = neighbours(
+                features.cells,
+                references,
+                k=config.neighbours,
+                temperature=config.temperature,
+                weighting=config.weighting,
+            )
+            votes = vote(found, labels)
         if not agreed:
             # A frame that knows nothing of an object, as it is from before its drawing, has no vote on it.
-            entitled = vote(found, knows.float().repeat_interleave(rows * columns, dim=0))
-            votes = torch.where(entitled > 0, votes / entitled.clamp_min(1e-12), 0)
+            if config.weighting == "joint":
+                votes = self._vote_by_knowledge(features, references, labels, knows)
+            else:
+                entitled = vote(found, knows.float().repeat_interleave(rows * columns, dim=0))
+                votes = torch.where(entitled > 0, votes / entitled.clamp_min(1e-12), 0)
         if config.stretch and space.stretchable:
             votes = _stretched(votes)
-        elif agreed:
+        elif not agreed:
+            votes = settle(votes[None])[0] if space.exclusive else votes
+        else:
             votes = votes / found.weight.sum(dim=1, keepdim=True)
-        elif space.exclusive:
-            votes = settle(votes[None])[0]
         return votes.reshape(rows, columns, space.channels), knows.any(dim=0)
+
+    def _vote_by_knowledge(
+        self,
+        features: FeatureMap,
+        references: Sequence[Reference],
+        labels: Float[Tensor, "cells channels"],
+        knows: Bool[Tensor, "voters channels"],
+    ) -> Float[Tensor, "queries channels"]:
+        """Channels known by the same frames are voted on by the nearest cells of just those frames."""
+        groups, member = torch.unique(knows, dim=1, return_inverse=True)
+        known = groups.any(dim=0).nonzero().squeeze(1)
+        elected = neighbours_of_groups(
+            features.cells,
+            references,
+            groups[:, known],
+            k=self.config.neighbours,
+            temperature=self.config.temperature,
+        )
+        votes = labels.new_zeros(features.grid.cells, labels.shape[1])
+        for group, found in zip(known.tolist(), elected, strict=True):
+            channels = (member == group).nonzero().squeeze(1)
+            votes[:, channels] = vote(found, labels[:, channels])
+        return votes
 
     def _reference(self, frame: Remembered, grid: Grid) -> Reference:
         config = self.config
-        reach_px = config.anchor_window_px if frame.labelled else config.window_px
-        window = None if reach_px is None else Window(reach_px / grid.x.stride_px, config.window_shape)
+        window = config.window(grid, labelled=frame.labelled)
         copies = 1
         if config.repeat_first and frame is next(iter(self.memory)):
             copies += max(config.past_frames + 1 - len(self.memory), 0)
@@ -217,7 +260,7 @@ class Propagation:
                 )
             )
 
-    def _check_sizes(self, index: int, image: UInt8[np.ndarray, "height width 3"], labels: Labels | None) -> None:
+    def _check_image(self, index: int, image: UInt8[np.ndarray, "height width 3"]) -> None:
         height, width, _ = image.shape
         if self.image_size not in (None, (height, width)):
             was_height, was_width = self.image_size or (0, 0)
@@ -226,12 +269,26 @@ class Propagation:
                 remedy="resize the frames to one size, or start a new state for each size",
             )
         self.image_size = (height, width)
-        size = None if labels is None else labels.size()
-        if size is not None and size != (height, width):
+
+    def _check_labels(self, image: UInt8[np.ndarray, "height width 3"], labels: Labels) -> None:
+        """Refuse labels that do not fit the stream before anything of them is taken up."""
+        check_size(labels, self.steps, image.shape[0], image.shape[1])
+        if self.kind not in (None, labels.kind):
             raise LabelError(
-                f"the labels of frame {index} are {size[1]}x{size[0]} but the frame is {width}x{height}",
-                remedy="draw them on the frame itself, or resize them with nearest neighbour",
+                f"the stream carries {self.kind} but frame {self.steps} was given {labels.kind}",
+                remedy="use one state for each kind of labels",
             )
+        self.kind = labels.kind
+
+
+def check_size(labels: Labels, index: int, height: int, width: int) -> None:
+    """Refuse labels that were not drawn on this frame at its own size."""
+    size = labels.size()
+    if size is not None and size != (height, width):
+        raise LabelError(
+            f"the labels of frame {index} are {size[1]}x{size[0]} but the frame is {width}x{height}",
+            remedy="draw them on the frame itself, or resize them with nearest neighbour",
+        )
 
 
 def resize(image: UInt8[np.ndarray, "height width 3"], config: PropagateConfig) -> UInt8[np.ndarray, "h w 3"]:

@@ -69,6 +69,10 @@ class WorkFolder:
         with atomic_write(make_folder(self.path) / f"{name}.safetensors") as file:
             file.write(save(tensors, metadata={"order": json.dumps(order)}))
 
+    def is_empty(self) -> bool:
+        """True where there is nothing to go on from."""
+        return self.next_index("forward") is None and self.next_index("backward") is None
+
     def next_index(self, name: str) -> int | None:
         """The frame the snapshot `name` goes on with, or None where there is no snapshot."""
         path = self.path / f"{name}.safetensors"
@@ -91,7 +95,7 @@ class WorkFolder:
                         cells,
                         file.get_tensor(f"{index}.soft").to(cells.device),
                         file.get_tensor(f"{index}.knows").to(cells.device),
-                        file.get_tensor(speaks).to(cells.device) if speaks in file.keys() else None,  # noqa: SIM118
+                        file.get_tensor(speaks) if speaks in file.keys() else None,  # noqa: SIM118
                     )
                 )
         return Snapshot(tuple(frames), tuple(order["anchors"]), tuple(order["past"]))

@@ -119,9 +119,7 @@ class Decoder:
                 yield packet
 
 
-def upright_rgb(
-    path: Path, frame: VideoFrame, reformatter: VideoReformatter
-) -> UInt8[np.ndarray, "height width 3"]:
+def upright_rgb(path: Path, frame: VideoFrame, reformatter: VideoReformatter) -> UInt8[np.ndarray, "height width 3"]:
     """The picture as a viewer shows it; alpha is dropped, more than 8 bits are rounded.
 
     One reformatter serves all frames of a video: a frame's own would set up the conversion anew, and what it
