@@ -1,0 +1,55 @@
+"""What the README says is true of the tree: its figures, its files, its commands."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from timecycle.cli import main
+from timecycle.config import preset_names
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def measured(name):
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())["measured"]
+
+
+def test_figures_are_those_of_the_result_files():
+    runs = measured("scale_memory")["runs"]
+    short, long = (run for run in runs if run["height_px"] == 64)
+    assert f"{short['peak_rss_mib']:.0f} MiB at {short['frames']} frames" in README
+    assert f"{long['peak_rss_mib']:.0f} MiB at {long['frames']:,}" in README
+    assert f"cost {measured('scale_objects')['ratio_100_over_1']:.2f} times one" in README
+
+
+@pytest.mark.parametrize("page", ["README.md", *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))])
+def test_links_lead_somewhere(page):
+    text = (ROOT / page).read_text()
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        if not target.startswith("http"):
+            assert (ROOT / page).parent.joinpath(target).exists(), target
+
+
+def test_every_preset_is_named():
+    assert all(f"| `{name}` |" in README for name in preset_names("propagate"))
+
+
+def test_the_first_command_comes_early():
+    lines = README.splitlines()
+    assert next(i for i, line in enumerate(lines, start=1) if line.startswith("timecycle ")) <= 20
+
+
+def test_the_commands_are_understood(tmp_path, monkeypatch, capsys):
+    """Run where their files do not exist, each must fail for that reason and no other."""
+    monkeypatch.chdir(tmp_path)
+    commands = [
+        line.partition("#")[0] for line in README.splitlines() if line.startswith(("timecycle p", "timecycle f"))
+    ]
+    assert len(commands) >= 9
+    for command in commands:
+        assert main(shlex.split(command)[1:]) == 2, command
+        assert re.search(r"dog\.mp4|frames", capsys.readouterr().err), command
