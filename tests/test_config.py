@@ -6,7 +6,7 @@ import pytest
 
 from timecycle.config import build, preset_names, propagate_config, read_preset
 from timecycle.errors import SettingsError
-from timecycle.propagation.state import PropagateConfig
+from timecycle.propagation.settings import PropagateConfig
 
 
 @dataclass(frozen=True, kw_only=True)

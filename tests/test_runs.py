@@ -18,7 +18,7 @@ from clips import small_world, write_clip, write_mask
 from oracle import OracleEncoder
 from timecycle.errors import LabelError, OutputError
 from timecycle.labels import Keypoints, Masks
-from timecycle.propagation.state import PropagateConfig
+from timecycle.propagation.settings import PropagateConfig
 from timecycle.runs import Task, run
 from timecycle.video import open_video
 

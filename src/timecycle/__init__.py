@@ -5,7 +5,8 @@ from timecycle.config import propagate_config
 from timecycle.errors import TimecycleError
 from timecycle.labels import Coordinates, Keypoints, Masks, Parts, Texture
 from timecycle.model.weights import load_encoder
-from timecycle.propagation.state import PropagateConfig, Propagation
+from timecycle.propagation.settings import PropagateConfig
+from timecycle.propagation.state import Propagation
 from timecycle.version import __version__
 from timecycle.video import open_video
 

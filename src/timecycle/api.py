@@ -14,9 +14,10 @@ from timecycle.model.encoder import Encoder, FeatureMap
 from timecycle.model.weights import load_encoder
 from timecycle.propagation import flow
 from timecycle.propagation.flow import Correspondence
-from timecycle.propagation.propagate import LabelledFrame
+from timecycle.propagation.propagate import LabelledFrame, check_labels
 from timecycle.propagation.propagate import propagate as stream
-from timecycle.propagation.state import PropagateConfig, resize
+from timecycle.propagation.settings import PropagateConfig
+from timecycle.propagation.state import resize
 from timecycle.render import Captioned, arrows, match_lines, save_picture, side_by_side
 from timecycle.video import Frame, Video, open_video
 
@@ -36,7 +37,9 @@ def propagate(
     `labels` maps frame numbers (from 0) to labels of one kind: Masks, Parts, Keypoints, Texture or Coordinates.
     Memory does not grow with the video.
     """
-    return stream(_video(video), labels, encoder=encoder or load_encoder(), config=config)
+    video = _video(video)
+    check_labels(video, labels)  # now, not when the first frame is asked for
+    return stream(video, labels, encoder=encoder or load_encoder(), config=config)
 
 
 def propagate_to_folder(

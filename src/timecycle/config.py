@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any, TypeVar
 
 from timecycle.errors import SettingsError
-from timecycle.propagation.state import PropagateConfig
+from timecycle.propagation.settings import PropagateConfig
 
 Config = TypeVar("Config")
 

@@ -24,7 +24,7 @@ from timecycle.labels import Keypoints, Labels
 from timecycle.labels.keypoints import keypoints_csv
 from timecycle.model.encoder import Encoder
 from timecycle.propagation.propagate import LabelledFrame, check_labels, count_steps, propagate, source_of
-from timecycle.propagation.state import PropagateConfig
+from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.workfolder import WorkFolder
 from timecycle.render import Captioned, contact_sheet, overlay, save_picture
 from timecycle.version import __version__

@@ -22,7 +22,7 @@ def test_a_sequence_from_jpegs_and_from_a_film_of_them(data, tmp_path, name, lea
             film.write(frame.image, frame.pts)
     found = {}
     for source in (frames, tmp_path / "film.mp4"):
-        out = tmp_path / source.name
+        out = tmp_path / f"out-{source.name}"
         words = ["propagate", str(source), str(truth / "00000.png"), "-o", str(out), "--preset", "fast"]
         assert main(words) == 0
         assert len(open_video(out / "overlay.mp4")) == len(video)

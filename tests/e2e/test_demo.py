@@ -1,5 +1,7 @@
 """The demo does all of it on a clip it makes itself."""
 
+import re
+
 import pytest
 
 from timecycle.cli import main
@@ -9,7 +11,7 @@ from timecycle.cli import main
 def test_the_demo_makes_everything_it_names(tmp_path, capsys):
     assert main(["demo", "-o", str(tmp_path / "demo")]) == 0
     out = capsys.readouterr().out
-    assert "masks overlap the truth by 0." in out
+    assert float(re.search(r"overlap the truth by (\d\.\d\d)", out)[1]) > 0.5
     for name in ("masks", "keypoints", "texture", "coordinates"):
         assert (tmp_path / "demo" / name / "overlay.mp4").is_file()
         assert (tmp_path / "demo" / name / "contact.png").is_file()

@@ -12,7 +12,8 @@ from timecycle.grid import grid_over
 from timecycle.labels import Coordinates, Keypoints, Masks, Parts, Texture, striped
 from timecycle.model.encoder import FeatureMap
 from timecycle.propagation.propagate import count_steps, propagate
-from timecycle.propagation.state import PropagateConfig, Propagation
+from timecycle.propagation.settings import PropagateConfig
+from timecycle.propagation.state import Propagation
 from timecycle.propagation.workfolder import WorkFolder
 from timecycle.synthetic import WorldConfig, make_world
 from timecycle.video import open_video

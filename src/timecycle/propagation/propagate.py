@@ -23,7 +23,8 @@ from timecycle.errors import LabelError
 from timecycle.grid import Grid
 from timecycle.labels.space import Labels, Space, fill_unknown, settle
 from timecycle.model.encoder import Encoder
-from timecycle.propagation.state import Carried, PropagateConfig, Propagation, check_size
+from timecycle.propagation.settings import PropagateConfig
+from timecycle.propagation.state import Carried, Propagation, check_size
 from timecycle.propagation.workfolder import Backward, WorkFolder
 from timecycle.video import Video
 
