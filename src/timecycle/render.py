@@ -17,6 +17,7 @@ Picture = UInt8[np.ndarray, "height width 3"]
 
 _TINT = 0.5  # how much of a mask's colour covers the image
 _LATTICE_PX = 32  # spacing of the lattice that shows where coordinates went
+_GAP_PX, _LINE_PX = 8, 22  # between pictures, and for a line of caption
 _INK = (28, 30, 34)
 _PAPER = (250, 250, 248)
 
@@ -46,22 +47,29 @@ class Captioned:
     caption: str
 
 
+def thumbnail(picture: Picture, *, width_px: int = 320) -> UInt8[np.ndarray, "h w 3"]:
+    """A small copy, so that a sheet of large frames needs little memory while it is gathered."""
+    height, width, _ = picture.shape
+    size = (width_px, max(round(height * width_px / width), 1))
+    return np.array(Image.fromarray(picture).resize(size, Image.Resampling.BOX))
+
+
 def contact_sheet(
     pictures: Sequence[Captioned], *, columns: int = 4, width_px: int = 320
 ) -> UInt8[np.ndarray, "h w 3"]:
     """Small copies of the pictures in rows, each with its caption below."""
-    gap, line = 8, 22
-    height, width, _ = pictures[0].picture.shape
-    tile = (width_px, max(round(height * width_px / width), 1))
+    tiles = [thumbnail(item.picture, width_px=width_px) for item in pictures]
+    height_px = max(len(tile) for tile in tiles)
     columns = min(columns, len(pictures))
     rows = -(-len(pictures) // columns)
-    sheet = Image.new("RGB", (gap + columns * (tile[0] + gap), gap + rows * (tile[1] + line + gap)), _PAPER)
+    across, down = width_px + _GAP_PX, height_px + _LINE_PX + _GAP_PX
+    sheet = Image.new("RGB", (_GAP_PX + columns * across, _GAP_PX + rows * down), _PAPER)
     pen = ImageDraw.Draw(sheet)
-    for place, item in enumerate(pictures):
+    for place, (item, tile) in enumerate(zip(pictures, tiles, strict=True)):
         row, column = divmod(place, columns)
-        x, y = gap + column * (tile[0] + gap), gap + row * (tile[1] + line + gap)
-        sheet.paste(Image.fromarray(item.picture).resize(tile, Image.Resampling.BOX), (x, y))
-        pen.text((x, y + tile[1] + 3), item.caption, font=_font(14), fill=_INK)
+        x, y = _GAP_PX + column * across, _GAP_PX + row * down
+        sheet.paste(Image.fromarray(tile), (x, y))
+        pen.text((x, y + height_px + 3), item.caption, font=_font(14), fill=_INK)
     return np.array(sheet)
 
 
@@ -114,13 +122,13 @@ def side_by_side(pictures: Sequence[Captioned]) -> UInt8[np.ndarray, "h w 3"]:
     """Pictures in one row at the height of the first, captions below."""
     height = pictures[0].picture.shape[0]
     widths = [max(round(p.picture.shape[1] * height / p.picture.shape[0]), 1) for p in pictures]
-    gap, line = 8, 22
-    row = Image.new("RGB", (gap + sum(width + gap for width in widths), gap + height + line), _PAPER)
-    pen, x = ImageDraw.Draw(row), gap
+    size = (_GAP_PX + sum(width + _GAP_PX for width in widths), _GAP_PX + height + _LINE_PX)
+    row = Image.new("RGB", size, _PAPER)
+    pen, x = ImageDraw.Draw(row), _GAP_PX
     for item, width in zip(pictures, widths, strict=True):
-        row.paste(Image.fromarray(item.picture).resize((width, height), Image.Resampling.BOX), (x, gap))
-        pen.text((x, gap + height + 3), item.caption, font=_font(14), fill=_INK)
-        x += width + gap
+        row.paste(Image.fromarray(item.picture).resize((width, height), Image.Resampling.BOX), (x, _GAP_PX))
+        pen.text((x, _GAP_PX + height + 3), item.caption, font=_font(14), fill=_INK)
+        x += width + _GAP_PX
     return np.array(row)
 
 

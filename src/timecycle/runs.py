@@ -26,7 +26,7 @@ from timecycle.model.encoder import Encoder
 from timecycle.propagation.propagate import LabelledFrame, check_labels, count_steps, propagate, source_of
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.workfolder import WorkFolder
-from timecycle.render import Captioned, contact_sheet, overlay, save_picture
+from timecycle.render import Captioned, contact_sheet, overlay, save_picture, thumbnail
 from timecycle.version import __version__
 from timecycle.video import Video, VideoWriter
 
@@ -129,7 +129,7 @@ def _open_record(folder: Path, task: Task, *, resume: bool, overwrite: bool) -> 
     if others and "timecycle" not in old:
         raise OutputError(f"{folder} is not empty and holds no run", remedy="choose an empty or new folder with -o")
     if old and not overwrite:
-        if old["status"] == "finished":
+        if old.get("status") == "finished":
             raise OutputError(
                 f"{folder} holds a finished run",
                 remedy="choose another folder with -o, or pass --overwrite to replace it",
@@ -152,7 +152,7 @@ def _read_record(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise OutputError(f"{path} cannot be read: {error}", remedy="pass --overwrite to begin anew") from error
+        raise OutputError(f"{path} cannot be read: {error}", remedy="choose another folder with -o") from error
     return record if isinstance(record, dict) else {}
 
 
@@ -258,7 +258,7 @@ class _Show:
         picture = overlay(labelled.image, labelled.labels)
         self.movie.write(picture, labelled.pts)
         if labelled.index in self._wanted:
-            self.sheet.append(Captioned(picture, f"frame {labelled.index}   {labelled.time_seconds:.2f} s"))
+            self.sheet.append(Captioned(thumbnail(picture), f"frame {labelled.index}   {labelled.time_seconds:.2f} s"))
 
 
 @dataclass
