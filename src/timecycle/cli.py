@@ -1,5 +1,6 @@
 """The command line: parses and prints, only."""
 
+import dataclasses
 import logging
 import re
 import sys
@@ -29,6 +30,8 @@ from timecycle.errors import LabelError, TimecycleError
 from timecycle.labels import Coordinates, Labels, Masks, Texture, read_labels, striped
 from timecycle.model.inference import Device, Precision
 from timecycle.model.weights import DEFAULT_ENCODER, load_encoder
+from timecycle.propagation.propagate import check_labels
+from timecycle.propagation.settings import PropagateConfig
 from timecycle.runs import refuse_inside
 from timecycle.version import __version__
 from timecycle.video import Frame, Video, open_video
@@ -40,7 +43,8 @@ _err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 Out = Annotated[Path, arg(aliases=["-o"], help="folder to write to")]
 Encoder = Annotated[str, arg(help="resnet18, resnet50 (random weights) or a .safetensors file")]
 Preset = Annotated[str, arg(help=f"settings: {_PRESETS}")]
-Settings = Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help="change settings of the preset")]
+_SETTINGS = ", ".join(field.name for field in dataclasses.fields(PropagateConfig))
+Settings = Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help=f"change settings of the preset: {_SETTINGS}")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +64,7 @@ class Propagate:
         arg(metavar="LABELS", help="a file (frame 0), INDEX=FILE, or a folder of files named by frame number"),
     ] = ()
     out: Out
-    box: Annotated[str | None, arg(metavar="x0,y0,x1,y1", help="start from a box on frame 0 instead of a mask")] = None
+    box: Annotated[str | None, arg(metavar="x0,y0,x1,y1", help="label a box of frame 0: no mask needed")] = None
     texture: Annotated[
         str | None, arg(metavar="stripes|FILE", help="paint stripes on the labelled object, or an RGBA image")
     ] = None
@@ -83,6 +87,7 @@ class Propagate:
         config = propagate_config(self.preset, self.set)
         with open_video(self.video, fps=self.fps) as video:
             labels = self._read_labels(video)
+            check_labels(video, labels)  # before anything is loaded or announced
             encoder = load_encoder(self.encoder, device=self.device, precision=self.precision)
             with _progress("propagating") as progress:
                 done = propagate_to_folder(
@@ -200,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = tyro.extras.subcommand_cli_from_dict(
         verbs,
         prog="timecycle",
-        description="Carry the labels of one frame through the whole video.",
+        description="Carry the labels of one frame through the whole video. (--version prints the version.)",
         args=words,
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
     )

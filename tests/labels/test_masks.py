@@ -444,3 +444,11 @@ def test_given_objects_come_back_as_drawn_and_silent_ones_keep_the_rest(seed):
     silent = (given_masks.ids == 0) & ~np.isin(decided.ids, spoken)
     assert np.array_equal(result[silent], decided.ids[silent])
     assert (result[(given_masks.ids == 0) & ~silent] == 0).all()
+
+
+def test_a_jpeg_is_refused(tmp_path):
+    ids = np.zeros((32, 32), np.uint8)
+    ids[8:24, 8:24] = 1
+    Image.fromarray(ids).save(tmp_path / "first.jpg")
+    with pytest.raises(LabelError, match="is a JPEG, whose compression invents values around every outline; save the"):
+        Masks.read(tmp_path / "first.jpg")

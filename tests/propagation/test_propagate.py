@@ -307,6 +307,11 @@ def test_a_stream_of_steps_equals_the_generator(world, encoder):
     assert all((a.ids == b.labels.ids).all() for a, b in zip(stepped, whole, strict=True))
 
 
+def test_a_stream_takes_frames_of_a_video_too(world, encoder):
+    frame = open_video(world.video()[:1])[0]
+    assert (Propagation(encoder, CONFIG).step(frame, Masks(world.mask(0))).ids == world.mask(0)).all()
+
+
 def test_a_stream_takes_up_new_objects_on_the_way(world, encoder):
     state = Propagation(encoder, CONFIG)
     state.step(world.frame(0), only(world, 0, 1))

@@ -173,6 +173,11 @@ _COLOUR_MODES = ("RGB", "RGBA", "PA", "CMYK", "YCbCr", "LAB", "HSV")
 
 def _read_ids(path: Path, colours: Sequence[int]) -> UInt16[np.ndarray, "height width"]:
     with open_image(path) as image:
+        if image.format in ("JPEG", "MPO"):
+            raise LabelError(
+                f"{path} is a JPEG, whose compression invents values around every outline",
+                remedy="save the mask as a PNG",
+            )
         if image.mode in ("P", "1"):
             return np.array(image).astype(np.uint16)
         if image.mode in ("L", "LA"):

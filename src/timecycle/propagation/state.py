@@ -16,6 +16,7 @@ from timecycle.model.encoder import Encoder, FeatureMap
 from timecycle.propagation.election import elect
 from timecycle.propagation.memory import Memory, Remembered
 from timecycle.propagation.settings import PropagateConfig
+from timecycle.video import Frame
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +57,9 @@ class Propagation:
     def __post_init__(self) -> None:
         self.memory = Memory(past_frames=self.config.past_frames, anchor_frames=self.config.anchor_frames)
 
-    def step(self, image: UInt8[np.ndarray, "height width 3"], labels: Labels | None = None) -> Labels:
+    def step(self, image: Frame | UInt8[np.ndarray, "height width 3"], labels: Labels | None = None) -> Labels:
         """The labels of the next frame of a stream; give `labels` on any frame to start or correct objects."""
+        image = image.image if isinstance(image, Frame) else image
         if self.space is None and labels is None:
             raise LabelError(
                 "the stream has no labels yet", remedy="pass labels with its first frame: step(image, labels)"
