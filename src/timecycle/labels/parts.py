@@ -88,9 +88,9 @@ class PartSpace:
         return Parts(part.astype(np.uint16), person.astype(np.uint16))
 
     def put_back(self, given: Parts, decided: Parts) -> Parts:
-        silent = ~np.isin(decided.person, np.unique(given.person[given.pairs > 0]))
         if given.complete:
             return given
+        silent = ~np.isin(decided.person, np.unique(given.person[given.pairs > 0]))
         keep = (given.pairs == 0) & silent
         return Parts(np.where(keep, decided.part, given.part), np.where(keep, decided.person, given.person))
 

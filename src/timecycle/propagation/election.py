@@ -32,7 +32,8 @@ def elect(features: FeatureMap, voters: Sequence[Remembered], *, space: Space, c
         nothing = features.cells.new_zeros(rows, columns, space.channels)
         return Elected(nothing, torch.zeros(space.channels, dtype=torch.bool, device=nothing.device))
     knows = torch.stack([frame.knows for frame in voters])
-    if bool((knows == knows[0]).all()):
+    agreed = bool((knows == knows[0]).all())
+    if agreed:
         votes = _vote_together(features, voters, config, space)
     elif config.weighting == "joint":
         votes = _vote_by_knowledge(features, voters, config, knows)
@@ -40,7 +41,7 @@ def elect(features: FeatureMap, voters: Sequence[Remembered], *, space: Space, c
         votes = _vote_per_reference_by_knowledge(features, voters, config, knows)
     if config.stretch and space.stretchable:
         votes = _stretched(votes)
-    elif space.exclusive and not bool((knows == knows[0]).all()):
+    elif space.exclusive and not agreed:
         votes = settle(votes[None])[0]
     return Elected(votes.reshape(rows, columns, space.channels), knows.any(dim=0))
 

@@ -1,6 +1,6 @@
 """The state of one video: what it remembers, and one step per frame."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -127,13 +127,8 @@ class Propagation:
         extra = wider.channels - self.space.channels
         self.space = wider
         if extra:
-            self.restore(
-                Snapshot(
-                    tuple(_padded(frame, extra) for frame in self.memory),
-                    self.snapshot().anchors,
-                    self.snapshot().past,
-                )
-            )
+            known = self.snapshot()
+            self.restore(replace(known, frames=tuple(_padded(frame, extra) for frame in known.frames)))
 
     def _check_image(self, index: int, image: UInt8[np.ndarray, "height width 3"]) -> None:
         height, width, _ = image.shape
