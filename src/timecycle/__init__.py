@@ -4,7 +4,7 @@ from timecycle.api import correspond, propagate, propagate_to_folder
 from timecycle.config import propagate_config
 from timecycle.errors import TimecycleError
 from timecycle.labels import Coordinates, Keypoints, Masks, Parts, Texture
-from timecycle.model.weights import load_encoder
+from timecycle.model.registry import load_encoder
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.state import Propagation
 from timecycle.version import __version__

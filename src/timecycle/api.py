@@ -10,14 +10,13 @@ from timecycle import runs
 from timecycle.errors import OutputError
 from timecycle.files import atomic_write, make_folder
 from timecycle.labels import Labels
-from timecycle.model.encoder import Encoder, FeatureMap
-from timecycle.model.weights import load_encoder
+from timecycle.model.encoder import Encoder
+from timecycle.model.registry import load_encoder
 from timecycle.propagation import flow
 from timecycle.propagation.flow import Correspondence
 from timecycle.propagation.propagate import LabelledFrame, check_labels
 from timecycle.propagation.propagate import propagate as stream
 from timecycle.propagation.settings import PropagateConfig
-from timecycle.propagation.state import resize
 from timecycle.render import Captioned, arrows, match_lines, save_picture, side_by_side
 from timecycle.video import Frame, Video, open_video
 
@@ -75,14 +74,8 @@ def correspond(
     Of the settings only the image's size, the window for labelled frames and its shape matter; without settings the
     whole of `b` is searched.
     """
-    encoder, config = encoder or load_encoder(), config or PropagateConfig(anchor_window_px=None)
-    maps = [encoder.encode(resize(_pixels(image), config)) for image in (a, b)]
-    window = config.window(maps[0].grid, labelled=True)
-    at_own_size = [
-        FeatureMap(features.cells, features.grid.rescaled(*_pixels(image).shape[:2]))
-        for features, image in zip(maps, (a, b), strict=True)
-    ]
-    return flow.match(*at_own_size, window=window)
+    config = config or PropagateConfig(anchor_window_px=None)
+    return flow.correspond(_pixels(a), _pixels(b), encoder=encoder or load_encoder(), config=config)
 
 
 def flow_to_folder(

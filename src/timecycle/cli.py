@@ -29,7 +29,7 @@ from timecycle.doctor import examine
 from timecycle.errors import LabelError, TimecycleError
 from timecycle.labels import Coordinates, Labels, Masks, Texture, read_labels, striped
 from timecycle.model.inference import Device, Precision
-from timecycle.model.weights import DEFAULT_ENCODER, load_encoder
+from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
 from timecycle.propagation.propagate import check_labels
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.runs import refuse_inside

@@ -11,8 +11,9 @@ from safetensors.torch import save_file
 
 from timecycle.errors import WeightsError
 from timecycle.model.inference import ResNetEncoder
+from timecycle.model.registry import load_encoder
 from timecycle.model.resnet import ResNetConfig, random_resnet
-from timecycle.model.weights import Card, hash_state, load_encoder, load_weights, save_weights
+from timecycle.model.weights import Card, hash_state, load_weights, save_weights
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +127,7 @@ def test_a_file_cut_short_is_named(tmp_path, model):
 def test_a_missing_file_lists_the_names_there_are(tmp_path):
     with pytest.raises(WeightsError, match=r"no file of weights .*none; give a \.safetensors .* resnet18, resnet50"):
         load_weights(tmp_path / "none")
-    with pytest.raises(WeightsError, match="there is no file of weights resnet34; "):
+    with pytest.raises(WeightsError, match=r"there is no encoder 'resnet34'; .*resnet18, .*rgb"):
         load_encoder("resnet34")
 
 
@@ -202,7 +203,7 @@ def test_an_encoder_by_name_warns_in_one_plain_line_that_its_weights_are_random(
         "or pass --encoder WEIGHTS.safetensors"
     ]
     assert isinstance(encoder, ResNetEncoder)
-    assert encoder.name == "resnet18"
+    assert encoder.name == "random-resnet18"
     assert encoder.sha256 == load_encoder("resnet18", device="cpu").sha256
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -14,15 +13,9 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from timecycle.errors import SettingsError, WeightsError
-from timecycle.files import atomic_write, sha256, write_text
-from timecycle.model.encoder import Encoder
-from timecycle.model.inference import Device, Precision, ResNetEncoder
-from timecycle.model.resnet import Architecture, ResNet, ResNetConfig, random_resnet
+from timecycle.files import atomic_write, write_text
+from timecycle.model.resnet import Architecture, ResNet, ResNetConfig
 
-log = logging.getLogger("timecycle")
-
-DEFAULT_ENCODER = "resnet18"
-_RANDOM_SEED = 0
 _PICKLES = (".pth", ".pt", ".ckpt", ".bin", ".tar", ".pkl", ".pickle")
 _NOT_OURS = ("layer4.", "fc.")  # a classifier's last layers, which the encoder does not have
 
@@ -74,26 +67,6 @@ def load_weights(path: Path) -> ResNet:
     model = ResNet(_read_card(path) or _guess_config(path, state))
     _load_state(path, model, state)
     return model
-
-
-def load_encoder(
-    name_or_path: str = DEFAULT_ENCODER, *, device: Device = "auto", precision: Precision = "fp32"
-) -> Encoder:
-    """An encoder by name (random weights) or from a safetensors file."""
-    if name_or_path in get_args(Architecture):
-        config = ResNetConfig(architecture=name_or_path)  # type: ignore[arg-type]
-        model = random_resnet(config, seed=_RANDOM_SEED)
-        log.warning(
-            "%s has random weights (no trained weights are shipped yet): expect rough results, "
-            "or pass --encoder WEIGHTS.safetensors",
-            name_or_path,
-        )
-        digest = hash_state(model.state_dict())
-    else:
-        path = Path(name_or_path)
-        model = load_weights(path)
-        digest = sha256([path])
-    return ResNetEncoder(model, name=name_or_path, sha256=digest, device=device, precision=precision)
 
 
 def hash_state(state: dict[str, Tensor]) -> str:

@@ -10,8 +10,10 @@ from torch import Tensor
 
 from timecycle.errors import SettingsError
 from timecycle.labels.soft import upsample
-from timecycle.model.encoder import FeatureMap
+from timecycle.model.encoder import Encoder, FeatureMap
 from timecycle.propagation.neighbours import Cells, Reference, Window, neighbours
+from timecycle.propagation.settings import PropagateConfig
+from timecycle.propagation.state import resize
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +24,23 @@ class Correspondence:
     similarity: Float32[np.ndarray, "rows columns"]  # cosine of each cell of A with its match
     start: Float32[np.ndarray, "rows columns 2"]  # centre of each cell of A, (x, y)
     end: Float32[np.ndarray, "rows columns 2"]  # its match in B
+
+
+def correspond(
+    a: UInt8[np.ndarray, "height width 3"],
+    b: UInt8[np.ndarray, "h w 3"],
+    *,
+    encoder: Encoder,
+    config: PropagateConfig,
+) -> Correspondence:
+    """Where everything in image A is found in image B, searched in the window for labelled frames."""
+    maps = [encoder.encode(resize(image, config)) for image in (a, b)]
+    window = config.window(maps[0].grid, labelled=True)
+    at_own_size = [
+        FeatureMap(features.cells, features.grid.rescaled(*image.shape[:2]))
+        for features, image in zip(maps, (a, b), strict=True)
+    ]
+    return match(*at_own_size, window=window)
 
 
 @torch.inference_mode()

@@ -45,6 +45,7 @@ class LabelledFrame:
     image: UInt8[np.ndarray, "height width 3"]
     labels: Labels
     source: Source
+    carried: Carried | None = None  # the soft labels that were decided on; none where they were read back from disk
 
 
 def propagate(
@@ -161,6 +162,7 @@ class _Run:
                 frame.image,
                 state.decide(carried, given),
                 source_of(frame.index, self.labels, self.config),
+                carried,
             )
             # The caller is back, so it is done with this frame: a snapshot may say so.
             if self.keeps_snapshots and (frame.index + 1) % _SNAPSHOT_FRAMES == 0:

@@ -19,18 +19,22 @@ DEFAULT_FPS = 24.0
 
 
 def open_video(
-    source: str | Path | np.ndarray | Sequence[np.ndarray],
+    source: str | Path | np.ndarray | Sequence[np.ndarray] | Sequence[Path],
     *,
     fps: float | None = None,
     max_pixels: int = DEFAULT_MAX_PIXELS,
 ) -> Video:
-    """The video in a file, a folder of images, a glob pattern of images, one image, or arrays.
+    """The video in a file, a folder of images, a glob pattern of images, one image, a list of images, or arrays.
 
     `fps` times images and arrays, which carry no times themselves (24 if None). Frames with more than
     `max_pixels` pixels are refused before memory is taken for them.
     """
     if not isinstance(source, str | Path):
-        return ArrayVideo(source, time_base=_seconds_per_frame(fps))
+        listed = [item for item in source if isinstance(item, Path)]
+        if listed and len(listed) == len(source):
+            name = f"{listed[0]} and the images after it"
+            return ImagesVideo(name, listed, time_base=_seconds_per_frame(fps), max_pixels=max_pixels)
+        return ArrayVideo(source, time_base=_seconds_per_frame(fps))  # type: ignore[arg-type]
     path = Path(source)
     paths = _image_paths(path)
     if paths is not None:

@@ -1,0 +1,70 @@
+"""What every benchmark offers: sequences with the labels of one frame, and a way to score what was predicted."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from timecycle.errors import SettingsError
+from timecycle.files import sha256
+from timecycle.labels import Labels
+
+Progress = Callable[[int, int], None]  # done, in all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clip:
+    """One video of a benchmark and the one frame whose labels are given."""
+
+    name: str
+    frames: tuple[Path, ...]  # the images, in order
+    first: int = 0  # the frame whose labels are given; frames before it are not predicted
+    given: Callable[[], Labels]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """Scores by name, of the whole benchmark and of every clip (in which a list has one value per frame)."""
+
+    overall: Mapping[str, float]
+    per_sequence: Mapping[str, Mapping[str, Any]]
+
+
+class Benchmark(Protocol):
+    """A dataset found on disk, with its protocol."""
+
+    @property
+    def name(self) -> str:
+        """The protocol and its year, as it stands in a report."""
+        ...
+
+    @property
+    def clips(self) -> Sequence[Clip]: ...
+
+    @property
+    def truth_files(self) -> Sequence[Path]:
+        """The files that hold the truth, to tell one copy of a dataset from another."""
+        ...
+
+    def score(self, predictions: Path, *, progress: Progress | None = None) -> Scores:
+        """Compare `predictions/CLIP/00000...` with the truth."""
+        ...
+
+
+def choose(known: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """The wanted clips in the benchmark's own order; all of them if none is named."""
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise SettingsError(f"there is no sequence {unknown[0]!r}", remedy=f"the sequences are {', '.join(known)}")
+    return [name for name in known if not wanted or name in wanted]
+
+
+def describe(benchmark: Benchmark) -> dict[str, Any]:
+    """What was evaluated on: enough to see whether two results come from the same data."""
+    files = [path for clip in benchmark.clips for path in clip.frames]
+    return {
+        "name": benchmark.name,
+        "sequences": len(benchmark.clips),
+        "frames": len(files),
+        "sha256": sha256([*files, *benchmark.truth_files]),
+    }

@@ -1,0 +1,45 @@
+"""Finding a dataset's folders and files, or saying exactly which one is missing."""
+
+import re
+from pathlib import Path
+
+from timecycle.errors import SettingsError
+from timecycle.files import natural_order
+
+_IMAGES = (".jpg", ".jpeg", ".png")
+
+
+def folder_of(path: Path, *, what: str) -> Path:
+    """The folder, if it is there."""
+    if not path.is_dir():
+        nearest = next((parent for parent in path.parents if parent.is_dir()), None)
+        remedy = f"{nearest} is there, but holds only: {_contents(nearest)}" if nearest else "check the path"
+        raise SettingsError(f"there is no folder {path} ({what})", remedy=remedy)
+    return path
+
+
+def images_in(folder: Path, *, what: str) -> tuple[Path, ...]:
+    """The images of a folder in natural order; at least one."""
+    files = folder_of(folder, what=what).iterdir()
+    images = sorted((path for path in files if path.suffix.lower() in _IMAGES), key=natural_order)
+    if not images:
+        raise SettingsError(f"{folder} holds no images ({what})", remedy=f"it should hold {' or '.join(_IMAGES)} files")
+    return tuple(images)
+
+
+def listed(path: Path) -> list[str]:
+    """The clips that a list names, in order: plain names, or paths of frames whose folder is the clip."""
+    names: dict[str, None] = {}
+    for line in path.read_text(encoding="utf-8").split("\n"):
+        words = line.split()
+        if words:
+            framed = re.search(r"([^/]+)/[^/]+\.(?:jpg|jpeg|png)$", words[0])
+            names[framed[1] if framed else words[0]] = None
+    if not names:
+        raise SettingsError(f"{path} names no sequence", remedy="restore it from the dataset's release")
+    return list(names)
+
+
+def _contents(folder: Path) -> str:
+    names = sorted(path.name for path in folder.iterdir())
+    return ", ".join(names[:8]) + (" ..." if len(names) > 8 else "") or "nothing"

@@ -1,0 +1,64 @@
+"""One JSON per evaluation: the scores, and all that is needed to trust them or to get them again."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from timecycle.errors import SettingsError
+from timecycle.evaluation.benchmark import Scores
+from timecycle.files import write_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What was scored, how, on what, with what, and what came out. Scores are fractions unless named otherwise."""
+
+    benchmark: str
+    encoder: str
+    scores: Mapping[str, float]
+    per_sequence: Mapping[str, Mapping[str, Any]]
+    commit: str
+    config: Mapping[str, Any]
+    weights_sha256: str
+    form: str
+    data: Mapping[str, Any]
+    machine: Mapping[str, Any]
+    seconds: float  # of predicting, over all clips
+    timecycle: str
+
+
+def make_report(record: Mapping[str, Any], scores: Scores) -> Report:
+    """The report of stored predictions and their scores."""
+    settings, clips = record["settings"], record["clips"]
+    return Report(
+        benchmark=settings["benchmark"]["name"],
+        encoder=settings["encoder"],
+        scores=scores.overall,
+        per_sequence=scores.per_sequence,
+        # Predictions may have been resumed after the program changed: then every commit is named.
+        commit=", ".join(dict.fromkeys(clip["commit"] for clip in clips.values())),
+        config=settings["config"],
+        weights_sha256=settings["weights_sha256"],
+        form=settings["form"],
+        data=settings["benchmark"],
+        machine=record["machine"],
+        seconds=round(sum(clip["seconds"] for clip in clips.values()), 1),
+        timecycle=record["timecycle"],
+    )
+
+
+def write_report(path: Path, report: Report) -> None:
+    write_text(path, json.dumps(asdict(report), indent=1) + "\n")
+
+
+def read_report(path: Path) -> Report:
+    """A report from its file, or from the folder an evaluation wrote."""
+    path = path / "report.json" if path.is_dir() else path
+    try:
+        return Report(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise SettingsError(
+            f"{path} is not a report: {error}", remedy="give a report.json, or the folder `timecycle evaluate` wrote"
+        ) from error

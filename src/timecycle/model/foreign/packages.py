@@ -1,0 +1,53 @@
+"""Weights that installed packages carry, found without importing the package and read without running its code."""
+
+import pickle
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from timecycle.errors import WeightsError
+
+
+def packaged_file(distribution: str, name: str, *, install: str) -> Path:
+    """The file called `name` of an installed distribution; `install` is the command that brings it."""
+    try:
+        found = [file for file in files(distribution) or [] if file.name == name]
+    except PackageNotFoundError:
+        found = []
+    path = Path(str(found[0].locate())) if found else None
+    if path is None or not path.is_file():
+        raise WeightsError(f"the weights {name} come with the package {distribution}", remedy=f"run: {install}")
+    return path
+
+
+def read_arrays(path: Path) -> dict[str, Any]:
+    """The nested dictionary of numpy arrays in a pickle; anything else in it is refused, never run."""
+    with path.open("rb") as file:
+        try:
+            content = _ArraysOnly(file).load()
+        except (pickle.UnpicklingError, EOFError, AttributeError, ValueError, TypeError) as error:
+            raise WeightsError(f"{path} cannot be read: {error}", remedy="install its package again") from error
+    if not isinstance(content, dict):
+        raise WeightsError(f"{path} holds no dictionary of arrays", remedy="install its package again")
+    return content
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """Builds numpy arrays and plain containers, nothing else."""
+
+    _ALLOWED = ("_reconstruct", "ndarray", "dtype")
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__(file)
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module in ("numpy", "numpy.core.multiarray", "numpy._core.multiarray") and name in self._ALLOWED:
+            return _reconstruct if name == "_reconstruct" else getattr(np, name)
+        raise pickle.UnpicklingError(f"it wants to run {module}.{name}")
+
+
+def _reconstruct(_: type, shape: tuple[int, ...], __: bytes) -> np.ndarray:
+    """The empty array that the pickle then fills."""
+    return np.empty(shape, dtype=np.uint8)

@@ -1,0 +1,116 @@
+"""Encoders by name: what `--encoder` may say, and what stands behind each name."""
+
+import logging
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from timecycle.errors import WeightsError
+from timecycle.files import sha256
+from timecycle.model.calibration import calibrated
+from timecycle.model.encoder import Encoder
+from timecycle.model.foreign import efficientnet, vgg
+from timecycle.model.foreign.network import Geometry, NetworkEncoder, Scaling
+from timecycle.model.foreign.rgb import RgbEncoder
+from timecycle.model.foreign.sift import SiftEncoder
+from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, Device, Precision, ResNetEncoder
+from timecycle.model.resnet import Architecture, ResNetConfig, random_resnet
+from timecycle.model.weights import hash_state, load_weights
+
+log = logging.getLogger("timecycle")
+
+DEFAULT_ENCODER = "resnet18"
+
+_IMAGENET = Scaling(
+    mean=(IMAGENET_MEAN[0] * 255, IMAGENET_MEAN[1] * 255, IMAGENET_MEAN[2] * 255),
+    std=(IMAGENET_STD[0] * 255, IMAGENET_STD[1] * 255, IMAGENET_STD[2] * 255),
+)
+_EFFICIENTNET = Scaling(mean=(127, 127, 127), std=(128, 128, 128))
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Where and how exactly an encoder computes."""
+
+    device: Device
+    precision: Precision
+
+
+def load_encoder(
+    name_or_path: str = DEFAULT_ENCODER, *, device: Device = "auto", precision: Precision = "fp32"
+) -> Encoder:
+    """An encoder by name (see `encoder_names`) or from a safetensors file."""
+    run = _Run(device, precision)
+    if name_or_path in get_args(Architecture):
+        log.warning(
+            "%s has random weights (no trained weights are shipped yet): expect rough results, "
+            "or pass --encoder WEIGHTS.safetensors",
+            name_or_path,
+        )
+        return _random(f"random-{name_or_path}", run)
+    if re.fullmatch(r"random-\w+(@\d+)?", name_or_path):
+        return _random(name_or_path, run)
+    if name_or_path in _NAMED:
+        return _NAMED[name_or_path](run)
+    path = Path(name_or_path)
+    if path.suffix == "" and not path.exists():
+        raise WeightsError(
+            f"there is no encoder {name_or_path!r}",
+            remedy=f"give a .safetensors file or one of the names {', '.join(encoder_names())}",
+        )
+    model = load_weights(path)
+    return ResNetEncoder(model, name=path.name, sha256=sha256([path]), device=device, precision=precision)
+
+
+def encoder_names() -> list[str]:
+    """The names `load_encoder` knows; `random-...` takes a seed as in random-resnet18@1."""
+    random = [f"random-{architecture}" for architecture in get_args(Architecture)]
+    return [*get_args(Architecture), *random, *_NAMED]
+
+
+def _random(name: str, run: _Run) -> Encoder:
+    """Random weights with calibrated batch norms: the control for what an architecture brings by itself."""
+    architecture, _, seed = name.removeprefix("random-").partition("@")
+    if architecture not in get_args(Architecture):
+        raise WeightsError(f"there is no encoder {name!r}", remedy=f"the names are {', '.join(encoder_names())}")
+    config = ResNetConfig(architecture=architecture)  # type: ignore[arg-type]
+    model = calibrated(random_resnet(config, seed=int(seed or 0)), seed=int(seed or 0))
+    digest = hash_state(model.state_dict())
+    return ResNetEncoder(model, name=name, sha256=digest, device=run.device, precision=run.precision)
+
+
+def _efficientnet(stride_px: efficientnet.StridePx) -> Callable[[_Run], Encoder]:
+    def load(run: _Run) -> Encoder:
+        return NetworkEncoder(
+            efficientnet.efficientnet_lite0(stride_px),
+            name=f"efficientnet-lite0-s{stride_px}",
+            geometry=Geometry(stride_px=stride_px, first_px=efficientnet.first_px(stride_px)),
+            scaling=_EFFICIENTNET,
+            device=run.device,
+            precision=run.precision,
+        )
+
+    return load
+
+
+def _vgg16(run: _Run) -> Encoder:
+    return NetworkEncoder(
+        vgg.vgg16(),
+        name="vgg16",
+        geometry=Geometry(stride_px=vgg.STRIDE_PX, first_px=vgg.FIRST_PX),
+        scaling=_IMAGENET,
+        device=run.device,
+        precision=run.precision,
+    )
+
+
+# Hand-made features, and networks whose ImageNet weights come in packages.
+_NAMED: dict[str, Callable[[_Run], Encoder]] = {
+    "rgb": lambda _: RgbEncoder(),
+    "sift": lambda _: SiftEncoder(),
+    "efficientnet-lite0-s8": _efficientnet(8),
+    "efficientnet-lite0-s16": _efficientnet(16),
+    "vgg16": _vgg16,
+}
