@@ -9,6 +9,7 @@ threads nor on how the search is implemented.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import torch
@@ -21,6 +22,7 @@ Shape = Literal["disc", "square"]
 Weighting = Literal["joint", "per_reference"]
 
 _TILE = 8  # cells: larger tiles waste work outside the windows, smaller ones make too many matrix products
+_CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ class _Reach:
     columns: slice
     y: Int[Tensor, " keys"]
     x: Int[Tensor, " keys"]
-    outside: Bool[Tensor, "queries keys"] | None
+    barred: Float[Tensor, "queries keys"] | None  # -inf where a key is outside the query's window, 0 inside
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,8 +174,8 @@ def _seen(query: Cells, tile: _Tile, references: Sequence[Reference]) -> list[_S
             reaches[kind] = _reach(tile, *kind, device)
         reach = reaches[kind]
         score = cells @ reference.cells[reach.rows, reach.columns].flatten(0, 1).T
-        if reach.outside is not None:
-            score.masked_fill_(reach.outside, -torch.inf)
+        if reach.barred is not None:
+            score += reach.barred
         index = reach.y * columns + reach.x + offset
         seen.append(_Seen(score, index, reach.y, reach.x, query_y, query_x, reference.copies))
         offset += rows * columns
@@ -187,14 +189,26 @@ def _reach(tile: _Tile, window: Window | None, rows: int, columns: int, device: 
     radius = math.floor(window.radius)
     y_span = slice(max(tile.rows.start - radius, 0), min(tile.rows.stop + radius, rows))
     x_span = slice(max(tile.columns.start - radius, 0), min(tile.columns.stop + radius, columns))
-    y, x = _places(y_span, x_span, device)
-    query_y, query_x = _places(tile.rows, tile.columns, device)
+    barred = _barred(
+        window,
+        tile=(tile.rows.stop - tile.rows.start, tile.columns.stop - tile.columns.start),
+        before=(tile.rows.start - y_span.start, tile.columns.start - x_span.start),
+        span=(y_span.stop - y_span.start, x_span.stop - x_span.start),
+    )
+    return _Reach(y_span, x_span, *_places(y_span, x_span, device), barred.to(device))
+
+
+@lru_cache(maxsize=64)  # tiles away from the border all share one
+@torch.inference_mode(False)  # kept tensors must also serve code that differentiates
+def _barred(
+    window: Window, *, tile: tuple[int, int], before: tuple[int, int], span: tuple[int, int]
+) -> Float[Tensor, "queries keys"]:
+    """-inf for keys outside a query's window: `tile` queries whose keys begin `before` them and go on for `span`."""
+    query_y, query_x = _places(slice(before[0], before[0] + tile[0]), slice(before[1], before[1] + tile[1]), _CPU)
+    y, x = _places(slice(0, span[0]), slice(0, span[1]), _CPU)
     dy, dx = (y - query_y[:, None]).abs(), (x - query_x[:, None]).abs()
-    if window.shape == "disc":
-        outside = dy**2 + dx**2 > window.radius**2
-    else:
-        outside = torch.maximum(dy, dx) > window.radius
-    return _Reach(y_span, x_span, y, x, outside)
+    outside = dy**2 + dx**2 > window.radius**2 if window.shape == "disc" else torch.maximum(dy, dx) > window.radius
+    return torch.zeros(outside.shape).masked_fill_(outside, -torch.inf)
 
 
 def _places(rows: slice, columns: slice, device: torch.device) -> tuple[Int[Tensor, " cells"], Int[Tensor, " cells"]]:
