@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from timecycle.errors import SettingsError
+from timecycle.evaluation.methods import Method
 from timecycle.files import sha256
 from timecycle.labels import Labels
+from timecycle.propagation.settings import PropagateConfig
 
 Progress = Callable[[int, int], None]  # done, in all
+OnFrame = Callable[[], None]  # called after every frame
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +47,12 @@ class Benchmark(Protocol):
     @property
     def truth_files(self) -> Sequence[Path]:
         """The files that hold the truth, to tell one copy of a dataset from another."""
+        ...
+
+    def predict_clip(
+        self, clip: Clip, method: Method, config: PropagateConfig, folder: Path, *, on_frame: OnFrame
+    ) -> None:
+        """Write what the method makes of a clip into an empty folder."""
         ...
 
     def score(self, predictions: Path, *, progress: Progress | None = None) -> Scores:

@@ -17,10 +17,13 @@ import numpy as np
 from jaxtyping import Int
 
 from timecycle.errors import LabelError, SettingsError
-from timecycle.evaluation.benchmark import Clip, Progress, Scores, choose
+from timecycle.evaluation.benchmark import Clip, OnFrame, Progress, Scores, choose
+from timecycle.evaluation.carrying import carry_labels
 from timecycle.evaluation.layout import folder_of, images_in, listed
+from timecycle.evaluation.methods import Method
 from timecycle.evaluation.metrics.objects import ObjectScores, average_objects, score_objects
 from timecycle.labels import Masks
+from timecycle.propagation.settings import PropagateConfig
 
 Year = Literal["2016", "2017"]
 
@@ -43,6 +46,11 @@ class Davis:
     @property
     def truth_files(self) -> list[Path]:
         return [path for clip in self.clips for path in self._truth(clip)]
+
+    def predict_clip(
+        self, clip: Clip, method: Method, config: PropagateConfig, folder: Path, *, on_frame: OnFrame
+    ) -> None:
+        carry_labels(clip, method, config, folder, on_frame=on_frame)
 
     def score(self, predictions: Path, *, progress: Progress | None = None) -> Scores:
         """J and F over frames 1 to N-2 of every object; overall scores average objects, not clips."""

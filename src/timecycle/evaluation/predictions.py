@@ -4,31 +4,22 @@ DIR/predictions/CLIP/00000.png ...   whole or absent: a clip is written aside an
 DIR/predictions.json                 benchmark, method, settings; which clips are done, how long they took
 """
 
-import csv
 import dataclasses
-import io
 import json
 import shutil
 import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
 from timecycle.errors import OutputError
-from timecycle.evaluation.benchmark import Benchmark, Clip, Progress, describe
-from timecycle.evaluation.methods import Method, Predicted
+from timecycle.evaluation.benchmark import Benchmark, Clip, OnFrame, Progress, describe
+from timecycle.evaluation.methods import Method
 from timecycle.files import lock, make_folder, write_text
-from timecycle.labels import Parts
-from timecycle.labels.soft import upsample
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.provenance import commit, machine
 from timecycle.version import __version__
-from timecycle.video import open_video
 
 FOLDER = "predictions"
-SCORES = "scores.csv"  # in a clip's folder: how sure the method was of each part instance
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,17 +54,33 @@ def predict(
     make_folder(folder)
     with lock(folder):
         record = _open(folder, settings, overwrite=overwrite)
-        frames = [len(clip.frames) - clip.first for clip in benchmark.clips]
-        done = 0
-        for clip, count in zip(benchmark.clips, frames, strict=True):
+        lengths = {clip.name: len(clip.frames) - clip.first for clip in benchmark.clips}
+        steps = _Steps(sum(lengths.values()), progress)
+        for clip in benchmark.clips:
+            ended = steps.done + lengths[clip.name]
             if clip.name not in record["clips"]:
                 started = time.monotonic()
-                _predict_clip(clip, method, config, folder, lambda i, done=done: progress(done + i, sum(frames)))
+                _predict_clip(benchmark, clip, method, config, folder, on_frame=steps.step)
                 record["clips"][clip.name] = {"seconds": round(time.monotonic() - started, 2), "commit": commit()}
                 _write(folder, record)
-            done += count
-            progress(done, sum(frames))
+            steps.jump(ended)
     return record
+
+
+@dataclasses.dataclass
+class _Steps:
+    """Counts frames over all clips."""
+
+    total: int
+    show: Progress
+    done: int = 0
+
+    def step(self) -> None:
+        self.jump(self.done + 1)
+
+    def jump(self, done: int) -> None:
+        self.done = done
+        self.show(done, self.total)
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -125,40 +132,17 @@ def _refuse_mixing(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> No
     )
 
 
-def _predict_clip(clip: Clip, method: Method, config: PropagateConfig, folder: Path, progress: Any) -> None:
+def _predict_clip(
+    benchmark: Benchmark, clip: Clip, method: Method, config: PropagateConfig, folder: Path, *, on_frame: OnFrame
+) -> None:
     aside = folder / f".{clip.name}.part"
     shutil.rmtree(aside, ignore_errors=True)
     make_folder(aside)
-    sure: list[tuple[int, int, float]] = []
-    with open_video(clip.frames) as video:
-        for predicted in method.carry(video, clip.first, clip.given(), config):
-            predicted.labels.write(aside / f"{predicted.index:05d}{predicted.labels.suffix}")
-            sure += _posteriors(predicted)
-            progress(predicted.index - clip.first + 1)
-    if sure:
-        text = io.StringIO()
-        rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(["frame", "pair", "score"])
-        rows.writerows((frame, pair, f"{score:.6f}") for frame, pair, score in sure)
-        write_text(aside / SCORES, text.getvalue())
+    benchmark.predict_clip(clip, method, config, aside, on_frame=on_frame)
     target = folder / FOLDER / clip.name
     make_folder(target.parent)
     shutil.rmtree(target, ignore_errors=True)
     aside.rename(target)
-
-
-def _posteriors(predicted: Predicted) -> list[tuple[int, int, float]]:
-    """The mean posterior inside every part instance of a frame; detectors have such a score, carried labels not."""
-    if not isinstance(predicted.labels, Parts) or predicted.carried is None:
-        return []
-    pairs = predicted.labels.pairs
-    strongest = upsample(predicted.carried.soft, predicted.carried.grid).amax(dim=0)
-    strongest = torch.clamp(strongest, 0, 1)
-    return [
-        (predicted.index, int(pair), float(strongest[torch.from_numpy(pairs == pair)].mean()))
-        for pair in np.unique(pairs)
-        if pair != 0
-    ]
 
 
 def _write(folder: Path, record: dict[str, Any]) -> None:
