@@ -69,7 +69,9 @@ def test_a_setting_unlike_all_others_lists_them():
 
 
 def test_an_unknown_preset_lists_those_there_are():
-    with pytest.raises(SettingsError, match="there is no propagate preset 'papre'; choose one of best, default, fast"):
+    with pytest.raises(
+        SettingsError, match="there is no propagate preset 'papre'; choose one of best, crw2020, default"
+    ):
         propagate_config("papre")
 
 

@@ -1,6 +1,7 @@
 """What is installed, what is missing, and what this machine will run on."""
 
 import importlib.metadata
+import importlib.util
 import os
 import platform
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ def examine() -> list[Finding]:
         *_devices(),
         _threads(),
         _video_encoder(),
+        _evaluation(),
         Finding("weights", "resnet18 with random weights", False, "pass --encoder WEIGHTS.safetensors"),
     ]
 
@@ -67,3 +69,10 @@ def _video_encoder() -> Finding:
     if "libx264" in av.codecs_available:
         return Finding("overlay.mp4", "H.264 (libx264)")
     return Finding("overlay.mp4", "no libx264", False, "reinstall av from its wheel: pip install --force-reinstall av")
+
+
+def _evaluation() -> Finding:
+    missing = [module for module in ("scipy", "matplotlib", "cv2") if importlib.util.find_spec(module) is None]
+    if missing:
+        return Finding("evaluate", f"no {', '.join(missing)}", False, "pip install 'timecycle[eval]', if you want it")
+    return Finding("evaluate", "metrics, plots and optical flow")

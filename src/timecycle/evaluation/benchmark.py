@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from timecycle.errors import SettingsError
 from timecycle.evaluation.methods import Method
@@ -33,6 +33,7 @@ class Scores:
     per_sequence: Mapping[str, Mapping[str, Any]]
 
 
+@runtime_checkable
 class Benchmark(Protocol):
     """A dataset found on disk, with its protocol."""
 

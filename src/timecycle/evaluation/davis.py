@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Integer
 
 from timecycle.errors import LabelError, SettingsError
 from timecycle.evaluation.benchmark import Clip, OnFrame, Progress, Scores, choose
@@ -91,7 +91,7 @@ class Davis:
                 )
         return score_objects(np.stack(ids), truth_ids)
 
-    def _ids(self, path: Path) -> Int[np.ndarray, "height width"]:
+    def _ids(self, path: Path) -> Integer[np.ndarray, "height width"]:
         ids = Masks.read(path).ids
         return (ids > 0).astype(np.uint8) if self.year == "2016" else ids.astype(np.uint16)
 

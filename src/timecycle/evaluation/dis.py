@@ -50,7 +50,9 @@ class DisFlow:
             remedy="use an encoder for other kinds of labels",
         )
 
-    def read(self, values: Float32[np.ndarray, "height width c"], place: Flow) -> Float32[np.ndarray, "height width c"]:
+    def read(
+        self, values: Float32[np.ndarray, "height width c"], place: Float32[np.ndarray, "h w 2"]
+    ) -> Float32[np.ndarray, "h w c"]:
         """`values` read bilinearly at (x, y) places; places outside the image read its border."""
         read = self._cv2.remap(
             values, place[..., 0], place[..., 1], self._cv2.INTER_LINEAR, borderMode=self._cv2.BORDER_REPLICATE

@@ -13,7 +13,7 @@ def folder_of(path: Path, *, what: str) -> Path:
     """The folder, if it is there."""
     if not path.is_dir():
         nearest = next((parent for parent in path.parents if parent.is_dir()), None)
-        remedy = f"{nearest} is there, but holds only: {_contents(nearest)}" if nearest else "check the path"
+        remedy = f"check ROOT: {nearest} is there and holds {_contents(nearest)}" if nearest else "check ROOT"
         raise SettingsError(f"there is no folder {path} ({what})", remedy=remedy)
     return path
 

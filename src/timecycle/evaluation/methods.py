@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float32, UInt8
@@ -30,6 +30,7 @@ class Predicted:
     carried: Carried | None = None
 
 
+@runtime_checkable
 class Method(Protocol):
     """Anything that can carry labels and say where the pixels of one image are found in another."""
 

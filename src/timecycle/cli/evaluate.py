@@ -1,0 +1,162 @@
+"""`timecycle evaluate`: one command for every protocol, and one to compare two results."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg, subcommand
+
+from timecycle.cli.console import board, out
+from timecycle.cli.options import Device, Out, Precision, Preset, Settings
+from timecycle.config import propagate_config
+from timecycle.evaluation.badja import find_badja
+from timecycle.evaluation.benchmark import Benchmark
+from timecycle.evaluation.compare import compare, text
+from timecycle.evaluation.davis import Year, find_davis
+from timecycle.evaluation.evaluate import evaluate, evaluate_masks
+from timecycle.evaluation.jhmdb import find_jhmdb
+from timecycle.evaluation.methods import load_method, method_names
+from timecycle.evaluation.plots import write_pictures
+from timecycle.evaluation.reconstruction import find_reconstruction
+from timecycle.evaluation.report import Report, read_report
+from timecycle.evaluation.vip import Task, find_vip
+from timecycle.model.registry import DEFAULT_ENCODER
+
+Root = Annotated[Positional[Path], arg(metavar="ROOT", help="the dataset's folder, in its own layout")]
+Method = Annotated[str, arg(help=f"a .safetensors file, or {', '.join(method_names())}")]
+Sequences = Annotated[tuple[str, ...], arg(metavar="NAME ...", help="only these sequences")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Protocol(ABC):
+    """What the commands of all protocols share."""
+
+    root: Root
+    out: Out
+    encoder: Method = DEFAULT_ENCODER
+    preset: Preset = "default"
+    set: Settings = ()
+    sequences: Sequences = ()
+    device: Device = "auto"
+    precision: Precision = "fp32"
+    overwrite: Annotated[bool, arg(help="predict again what is there already")] = False
+
+    @abstractmethod
+    def find(self) -> Benchmark: ...
+
+    def __call__(self) -> None:
+        config = propagate_config(self.preset, self.set)
+        benchmark = self.find()
+        method = load_method(self.encoder, device=self.device, precision=self.precision)
+        with board() as show:
+            report = evaluate(benchmark, method, config, self.out, overwrite=self.overwrite, progress=show)
+            write_pictures(report, self.out, clips=benchmark.clips)
+        _print(report, self.out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Davis(_Protocol):
+    """Masks of the first frame carried through DAVIS-2016 or -2017 val: region J and boundary F.
+
+    For example: timecycle evaluate davis DAVIS --encoder vgg16 -o out
+
+    or, for masks that any other program made: timecycle evaluate davis DAVIS --masks results -o out
+    """
+
+    year: Annotated[Year | None, arg(help="2016 (one object) or 2017; by default the newest that ROOT lists")] = None
+    masks: Annotated[Path | None, arg(metavar="DIR", help="score DIR/SEQUENCE/00000.png instead of predicting")] = None
+
+    def find(self) -> Benchmark:
+        return find_davis(self.root, year=self.year, names=self.sequences)
+
+    def __call__(self) -> None:
+        if self.masks is None:
+            super().__call__()
+            return
+        benchmark = self.find()
+        with board() as show:
+            report = evaluate_masks(benchmark, self.masks, self.out, progress=show)
+            write_pictures(report, self.out, clips=benchmark.clips, predictions=self.masks)
+        _print(report, self.out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jhmdb(_Protocol):
+    """Joints of the first frame carried through JHMDB's split 1 test clips: PCK."""
+
+    def find(self) -> Benchmark:
+        return find_jhmdb(self.root, names=self.sequences)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vip(_Protocol):
+    """Human parts carried through VIP val: mIoU of the classes, or AP of part instances."""
+
+    preset: Preset = "vip"
+    task: Annotated[Task, arg(help="semantic: mIoU of 20 classes; parts: AP of part instances")] = "semantic"
+
+    def find(self) -> Benchmark:
+        return find_vip(self.root, task=self.task, names=self.sequences)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Badja(_Protocol):
+    """Joints of animals carried through DAVIS sequences: PCK."""
+
+    davis: Annotated[Path | None, arg(metavar="DIR", help="the DAVIS folder, if ROOT is not inside or beside it")] = (
+        None
+    )
+
+    def find(self) -> Benchmark:
+        return find_badja(self.root, davis=self.davis, names=self.sequences)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reconstruction(_Protocol):
+    """Frames of DAVIS rebuilt from earlier ones by dense correspondence: L1 in RGB."""
+
+    gaps: Annotated[tuple[int, ...], arg(help="how many frames earlier")] = (5, 10)
+
+    def find(self) -> Benchmark:
+        return find_reconstruction(self.root, gaps=self.gaps, names=self.sequences)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compare:
+    """Which of two results is better, and whether this data can tell.
+
+    For example: timecycle evaluate compare out/rgb out/vgg16
+    """
+
+    a: Annotated[Positional[Path], arg(metavar="A", help="a report.json, or the folder it is in")]
+    b: Annotated[Positional[Path], arg(metavar="B", help="the other one")]
+
+    def __call__(self) -> None:
+        out.print(text(compare(read_report(self.a), read_report(self.b))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """Score an encoder, or anyone's masks, by a protocol of the paper."""
+
+    protocol: (
+        Annotated[Davis, subcommand("davis")]
+        | Annotated[Jhmdb, subcommand("jhmdb")]
+        | Annotated[Vip, subcommand("vip")]
+        | Annotated[Badja, subcommand("badja")]
+        | Annotated[Reconstruction, subcommand("reconstruction")]
+        | Annotated[Compare, subcommand("compare")]
+    )
+
+    def __call__(self) -> None:
+        self.protocol()
+
+
+def _print(report: Report, folder: Path) -> None:
+    sequences = len(report.per_sequence)
+    out.print(f"{report.encoder} on {report.benchmark}, {sequences} sequence{'s' if sequences != 1 else ''}")
+    for name, score in report.scores.items():
+        out.print(f"  {name:<24} {score:.4f}")
+    pictures = ", ".join(sorted(path.name for path in folder.glob("*.png")))
+    out.print(f"report: {folder / 'report.json'}; pictures beside it: {pictures}")

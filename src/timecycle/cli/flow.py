@@ -1,0 +1,50 @@
+"""`timecycle flow`"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from timecycle.api import flow_to_folder
+from timecycle.cli.console import out
+from timecycle.cli.options import Device, Encoder, Out, Preset, Settings
+from timecycle.config import propagate_config
+from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
+from timecycle.video import Frame, open_video
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flow:
+    """Dense correspondence from image A to image B: flow.npy, warp.png, arrows.png and matches.png.
+
+    For example: timecycle flow a.png b.png -o out
+
+    or: timecycle flow dog.mp4@0 dog.mp4@5 -o out
+    """
+
+    a: Annotated[Positional[str], arg(metavar="A", help="an image, or VIDEO@INDEX")]
+    b: Annotated[Positional[str], arg(metavar="B", help="an image, or VIDEO@INDEX")]
+    out: Out
+    encoder: Encoder = DEFAULT_ENCODER
+    preset: Preset = "default"
+    set: Settings = ()
+    device: Device = "auto"
+    overwrite: Annotated[bool, arg(help="replace what an earlier call wrote")] = False
+
+    def __call__(self) -> None:
+        config = propagate_config(self.preset, ("anchor_window_px=none", *self.set))
+        a, b = _read_frame(self.a), _read_frame(self.b)
+        encoder = load_encoder(self.encoder, device=self.device)
+        flow_to_folder(a, b, self.out, encoder=encoder, config=config, overwrite=self.overwrite)
+        out.print(f"look at {self.out / 'warp.png'}, {self.out / 'arrows.png'} and {self.out / 'matches.png'}")
+
+
+def _read_frame(text: str) -> Frame:
+    numbered = re.fullmatch(r"(.+)@(\d+)", text)
+    if numbered and not Path(text).exists():
+        with open_video(numbered[1]) as video:
+            return video[int(numbered[2])]
+    with open_video(text) as video:
+        return video[0]

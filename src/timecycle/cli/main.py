@@ -1,0 +1,49 @@
+"""The verbs, and what becomes of errors."""
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+
+import tyro
+
+from timecycle.cli.console import err, out
+from timecycle.cli.demo import Demo
+from timecycle.cli.doctor import Doctor
+from timecycle.cli.evaluate import Evaluate
+from timecycle.cli.flow import Flow
+from timecycle.cli.propagate import Propagate
+from timecycle.errors import TimecycleError
+from timecycle.version import __version__
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; what a user can mend is one line and exit code 2."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words in (["--version"], ["-V"]):
+        out.print(f"timecycle {__version__}")
+        return 0
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    verbs: dict[str, Callable[..., object]] = {
+        "propagate": Propagate,
+        "flow": Flow,
+        "evaluate": Evaluate,
+        "demo": Demo,
+        "doctor": Doctor,
+    }
+    command = tyro.extras.subcommand_cli_from_dict(
+        verbs,
+        prog="timecycle",
+        description="Carry the labels of one frame through the whole video. (--version prints the version.)",
+        args=words,
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+    )
+    try:
+        command()
+    except TimecycleError as error:
+        err.print(f"error: {error.problem}\n  try: {error.remedy}")
+        return 2
+    except KeyboardInterrupt:
+        goes_on = "; to go on, run it again with --resume and without --overwrite" if words[0] == "propagate" else ""
+        err.print(f"interrupted{goes_on}")
+        return 130
+    return 0

@@ -1,0 +1,130 @@
+"""`timecycle propagate`"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, arg
+
+from timecycle.api import propagate_to_folder
+from timecycle.cli.console import out, progress
+from timecycle.cli.options import Device, Encoder, Out, Precision, Preset, Settings
+from timecycle.config import propagate_config
+from timecycle.errors import LabelError
+from timecycle.labels import Coordinates, Labels, Masks, Texture, read_labels, striped
+from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
+from timecycle.propagation.propagate import check_labels
+from timecycle.runs import refuse_inside
+from timecycle.video import Video, open_video
+
+
+@dataclass(frozen=True, kw_only=True)
+class Propagate:
+    """Carry the labels of some frames through the whole video.
+
+    For example: timecycle propagate dog.mp4 first.png -o out
+
+    or: timecycle propagate frames/ 0=first.png 50=cat.png -o out
+
+    or: timecycle propagate dog.mp4 --box 120,80,260,240 --texture stripes -o out
+    """
+
+    video: Annotated[Positional[str], arg(metavar="VIDEO", help="a video file, a folder of images or a quoted glob")]
+    labels: Annotated[
+        Positional[tuple[str, ...]],
+        arg(metavar="LABELS", help="a file (frame 0), INDEX=FILE, or a folder of files named by frame number"),
+    ] = ()
+    out: Out
+    box: Annotated[str | None, arg(metavar="x0,y0,x1,y1", help="label a box of frame 0: no mask needed")] = None
+    texture: Annotated[
+        str | None, arg(metavar="stripes|FILE", help="paint stripes on the labelled object, or an RGBA image")
+    ] = None
+    coordinates: Annotated[bool, arg(help="carry every pixel's place on frame 0: long-range flow")] = False
+    kind: Annotated[
+        Literal["masks", "parts", "keypoints", "texture", "coordinates"] | None,
+        arg(help="what the labels are; by default keypoints for CSV files and masks for images"),
+    ] = None
+    complete: Annotated[bool, arg(help="labelled frames show every object: one that is not drawn is not there")] = False
+    encoder: Encoder = DEFAULT_ENCODER
+    preset: Preset = "default"
+    set: Settings = ()
+    fps: Annotated[float | None, arg(help="frames per second of a folder of images (24)")] = None
+    device: Device = "auto"
+    precision: Precision = "fp32"
+    resume: Annotated[bool, arg(help="go on with an interrupted run")] = False
+    overwrite: Annotated[bool, arg(help="replace what an earlier run wrote")] = False
+
+    def __call__(self) -> None:
+        config = propagate_config(self.preset, self.set)
+        with open_video(self.video, fps=self.fps) as video:
+            labels = self._read_labels(video)
+            check_labels(video, labels)  # before anything is loaded or announced
+            encoder = load_encoder(self.encoder, device=self.device, precision=self.precision)
+            with progress("propagating") as show:
+                done = propagate_to_folder(
+                    video,
+                    labels,
+                    self.out,
+                    encoder=encoder,
+                    config=config,
+                    resume=self.resume,
+                    overwrite=self.overwrite,
+                    progress=show,
+                )
+        out.print(f"{done.frames} frames in {done.seconds:.1f} s -> {done.folder}")
+        out.print(f"look at {done.folder / 'contact.png'} and {done.folder / 'overlay.mp4'}")
+
+    def _read_labels(self, video: Video) -> dict[int, Labels]:
+        self._refuse_contradictions()
+        refuse_inside(self.out, [Path(label.partition("=")[2] or label) for label in self.labels])
+        height, width = video.size.height_px, video.size.width_px
+        if self.coordinates:
+            return {0: Coordinates.of_image(height, width)}
+        if self.texture not in (None, "stripes"):
+            return {0: Texture.read(Path(str(self.texture)))}
+        if self.box is not None:
+            labels: dict[int, Labels] = {0: Masks.of_box(height, width, _parse_box(self.box))}
+        else:
+            labels = read_labels(self.labels, kind=self.kind, complete=self.complete)
+        return _striped(labels) if self.texture == "stripes" else labels
+
+    def _refuse_contradictions(self) -> None:
+        """Labels come from one place: an option that would be ignored is refused."""
+        sources = {
+            "LABELS": bool(self.labels),
+            "--box": self.box is not None,
+            "--coordinates": self.coordinates,
+            "--texture FILE": self.texture not in (None, "stripes"),
+        }
+        used = [name for name, given in sources.items() if given]
+        if not used:
+            raise LabelError(
+                "no labels were given",
+                remedy="give a mask or a CSV of points as LABELS, or --box x0,y0,x1,y1",
+            )
+        if self.coordinates and self.texture == "stripes":
+            used.append("--texture stripes")
+        if not self.labels:  # these say how LABELS are read
+            used += [name for name, given in (("--kind", self.kind), ("--complete", self.complete)) if given]
+        if len(used) > 1:
+            raise LabelError(f"{used[0]} and {used[1]} were both given", remedy=f"leave out {used[1]}")
+
+
+def _striped(labels: dict[int, Labels]) -> dict[int, Labels]:
+    """Stripes on the object of the one labelled frame."""
+    painted: dict[int, Labels] = {i: striped(masks) for i, masks in labels.items() if isinstance(masks, Masks)}
+    if len(painted) != 1 or len(labels) != 1:
+        raise LabelError(
+            "stripes are painted on the mask of one frame", remedy="give one mask as LABELS, or --box x0,y0,x1,y1"
+        )
+    return painted
+
+
+def _parse_box(text: str) -> tuple[float, float, float, float]:
+    try:
+        x0, y0, x1, y1 = (float(part) for part in text.split(","))
+    except ValueError as error:
+        raise LabelError(
+            f"{text!r} is not a box", remedy="write --box x0,y0,x1,y1 in pixels, for example 120,80,260,240"
+        ) from error
+    return x0, y0, x1, y1

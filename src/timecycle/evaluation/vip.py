@@ -1,0 +1,299 @@
+"""VIP (validation): human parts of the first frame given; mIoU of classes, or AP of part instances.
+
+ROOT/Images/CLIP/000000000001.jpg              ROOT is the folder VIP_Fine
+ROOT/Annotations/Category_ids/CLIP/....png     a class per pixel, 0 to 19, 255 for void
+ROOT/Annotations/Human_ids/CLIP/....png        a person per pixel, 0 for none
+ROOT/lists/val_videos.txt                      one clip per line
+
+The annotations may also lie in ROOT itself, without the folder Annotations. One frame in 25 is annotated, and only
+those are run, about a second apart, as UVC, CRW and VFS do.
+"""
+
+import csv
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Int64, UInt16
+
+from timecycle.errors import LabelError, SettingsError
+from timecycle.evaluation.benchmark import Clip, OnFrame, Progress, Scores, choose
+from timecycle.evaluation.carrying import SCORES, carry_labels
+from timecycle.evaluation.layout import folder_of, images_in, listed
+from timecycle.evaluation.methods import Method
+from timecycle.evaluation.metrics.classes import confusion, iou_per_class, mean_iou
+from timecycle.evaluation.metrics.instances import Claim, FrameMatches, ap_r, match_frame
+from timecycle.labels import Masks, Parts
+from timecycle.labels.image import open_image
+from timecycle.propagation.settings import PropagateConfig
+
+Task = Literal["semantic", "parts"]
+Ids = UInt16[np.ndarray, "_ _"]
+Confusion = Int64[np.ndarray, "20 20"]
+
+# fmt: off
+CLASSES = (
+    "background", "hat", "hair", "sun-glasses", "upper-clothes", "dress", "coat", "socks", "pants", "gloves", "scarf",
+    "skirt", "torso-skin", "face", "right-arm", "left-arm", "right-leg", "left-leg", "right-shoe", "left-shoe",
+)
+# fmt: on
+
+_CLIPS = 50  # of the validation set
+_VOID = 255
+
+log = logging.getLogger("timecycle")
+
+
+@dataclass(frozen=True)
+class Vip:
+    """The validation clips that are there, for one of the two tasks."""
+
+    task: Task
+    annotations: Path
+    clips: tuple[Clip, ...]
+
+    @property
+    def name(self) -> str:
+        return f"vip-{self.task}"
+
+    @property
+    def truth_files(self) -> list[Path]:
+        kinds = ("Category_ids",) if self.task == "semantic" else ("Category_ids", "Human_ids")
+        frames = [frame for clip in self.clips for frame in clip.frames]
+        return [_annotation(self.annotations / kind, frame) for frame in frames for kind in kinds]
+
+    def predict_clip(
+        self, clip: Clip, method: Method, config: PropagateConfig, folder: Path, *, on_frame: OnFrame
+    ) -> None:
+        carry_labels(clip, method, config, folder, on_frame=on_frame)
+
+    def score(self, predictions: Path, *, progress: Progress | None = None) -> Scores:
+        """The scores of every clip by itself, and those of all frames of all clips together."""
+        return (self._score_classes if self.task == "semantic" else self._score_parts)(predictions, progress)
+
+    def _score_classes(self, predictions: Path, progress: Progress | None) -> Scores:
+        everything: list[list[Confusion]] = []
+        per_sequence: dict[str, dict[str, Any]] = {}
+        for done, clip in enumerate(self.clips, start=1):
+            frames = [self._confusion(frame, path) for frame, path in _predicted(clip, predictions)]
+            everything.append(frames)
+            per_sequence[clip.name] = {**_mean_ious([frames]), "frames": len(frames)}
+            if progress:
+                progress(done, len(self.clips))
+        overall = _mean_ious(everything)
+        if overall["mIoU"] is None:
+            raise LabelError(f"{predictions} has no frame to score", remedy="score clips of more than one frame")
+        per_class = zip(CLASSES, iou_per_class(_sum_without_first(everything)), strict=True)
+        ious = {f"IoU_{name}": round(float(iou), 6) for name, iou in per_class if np.isfinite(iou)}
+        return Scores(overall={**overall, **ious}, per_sequence=per_sequence)
+
+    def _score_parts(self, predictions: Path, progress: Progress | None) -> Scores:
+        everything: list[_Matched] = []
+        per_sequence: dict[str, dict[str, Any]] = {}
+        for done, clip in enumerate(self.clips, start=1):
+            files = _predicted(clip, predictions)
+            scores = _read_scores(predictions / clip.name / SCORES)
+            matched = [self._match(frame, path, scores, index) for index, (frame, path) in enumerate(files)]
+            everything += matched
+            per_sequence[clip.name] = {**_average_precisions(matched), "frames": len(matched)}
+            if progress:
+                progress(done, len(self.clips))
+        overall = _average_precisions(everything)
+        if not overall:
+            raise LabelError(f"{predictions} has no frame to score", remedy="score clips of more than one frame")
+        return Scores(overall=overall, per_sequence=per_sequence)
+
+    def _confusion(self, frame: Path, path: Path) -> Confusion:
+        truth, said = _read_ids(_annotation(self.annotations / "Category_ids", frame)), _read_ids(path)
+        _demand_size(path, said, truth)
+        return confusion(said, truth, len(CLASSES), ignore=_VOID)
+
+    def _match(self, frame: Path, path: Path, scores: "_PartScores | None", index: int) -> "_Matched":
+        truth, said = _read_parts(self.annotations, frame), Parts.read(path)
+        _demand_size(path, said.part, truth.part)
+        classes, true_classes = _class_of_pairs(said), _class_of_pairs(truth)
+        equal = {pair: Claim(klass, 1.0) for pair, klass in classes.items()}
+        ranked = equal if scores is None else {p: Claim(k, scores.of(index, p)) for p, k in classes.items()}
+        return _Matched(
+            ranked=match_frame(said.pairs, ranked, truth.pairs, true_classes),
+            equal=match_frame(said.pairs, equal, truth.pairs, true_classes),
+            is_first=index == 0,
+        )
+
+
+def find_vip(root: Path, *, task: Task, names: Sequence[str] = ()) -> Vip:
+    """The validation clips in `root`, the folder VIP_Fine. A part will do: how many there are is logged."""
+    listing = root / "lists" / "val_videos.txt"
+    if not listing.is_file():
+        raise SettingsError(
+            f"there is no list {listing}", remedy="ROOT is the folder VIP_Fine: Images, Annotations, lists"
+        )
+    images = folder_of(root / "Images", what="VIP frames")
+    annotations = root if (root / "Category_ids").is_dir() else root / "Annotations"
+    folder_of(annotations / "Category_ids", what="VIP classes")
+    if task == "parts":
+        folder_of(annotations / "Human_ids", what="VIP people")
+    clip_names = [Path(name).name for name in listed(listing)]  # some copies list paths
+    there = [name for name in clip_names if (images / name).is_dir()]
+    if not there:
+        raise SettingsError(
+            f"none of the {len(clip_names)} clips listed in {listing} is in {images}",
+            remedy="unpack the frames of VIP_Fine there: CLIP/000000000001.jpg",
+        )
+    if len(there) != _CLIPS:
+        log.warning("%d of %d validation clips of VIP are in %s", len(there), _CLIPS, root)
+    return Vip(task, annotations, tuple(_clip(images / name, annotations, task) for name in choose(there, names)))
+
+
+@dataclass(frozen=True)
+class _PartScores:
+    """How sure the method was of each part instance of each frame."""
+
+    path: Path
+    scores: Mapping[tuple[int, int], float]  # by frame and pair
+
+    def of(self, frame: int, pair: int) -> float:
+        if (frame, pair) not in self.scores:
+            raise LabelError(
+                f"{self.path} has no score of {pair} on frame {frame}",
+                remedy="give every predicted part instance a score, or delete the file: then all are alike",
+            )
+        return self.scores[frame, pair]
+
+
+@dataclass(frozen=True)
+class _Matched:
+    """A frame's part instances, once with the scores they were predicted with and once with equal ones."""
+
+    ranked: FrameMatches
+    equal: FrameMatches
+    is_first: bool
+
+
+def _clip(folder: Path, annotations: Path, task: Task) -> Clip:
+    drawn = {
+        path.stem for path in images_in(annotations / "Category_ids" / folder.name, what=f"classes of {folder.name}")
+    }
+    frames = tuple(path for path in images_in(folder, what=f"frames of {folder.name}") if path.stem in drawn)
+    missing = sorted(drawn - {path.stem for path in frames})
+    if missing:
+        more = f" and {len(missing) - 1} more" if missing[1:] else ""
+        raise LabelError(
+            f"{folder} lacks the annotated frame {missing[0]}{more}",
+            remedy="restore the clip's frames from VIP_Fine",
+        )
+    if task == "parts":
+        for frame in frames:
+            _annotation(annotations / "Human_ids", frame)
+    given = partial(_first_classes if task == "semantic" else _read_parts, annotations, frames[0])
+    return Clip(name=folder.name, frames=frames, given=given)
+
+
+def _first_classes(annotations: Path, frame: Path) -> Masks:
+    ids = _read_ids(_annotation(annotations / "Category_ids", frame))
+    # Every pixel is annotated: a class that is not drawn is not there. Void cannot be carried as a class.
+    return Masks.of(np.where(ids == _VOID, 0, ids), complete=True)
+
+
+def _read_parts(annotations: Path, frame: Path) -> Parts:
+    """Parts of people; what has a class but no person, or the reverse, is no part instance."""
+    part, person = (_read_ids(_annotation(annotations / kind, frame)) for kind in ("Category_ids", "Human_ids"))
+    _demand_size(_annotation(annotations / "Human_ids", frame), person, part)
+    both = (part > 0) & (part != _VOID) & (person > 0)
+    return Parts(np.where(both, part, 0).astype(np.uint16), np.where(both, person, 0).astype(np.uint16), complete=True)
+
+
+def _annotation(folder: Path, frame: Path) -> Path:
+    path = folder / frame.parent.name / f"{frame.stem}.png"
+    if not path.is_file():
+        raise LabelError(f"there is no annotation {path}", remedy="restore it from VIP_Fine")
+    return path
+
+
+def _read_ids(path: Path) -> Ids:
+    """Values of a grey or palette image as they are: annotations of a release are not suspected of soft edges."""
+    with open_image(path) as image:
+        if image.mode not in ("L", "P"):
+            raise LabelError(
+                f"{path} is an image of mode {image.mode}", remedy="give 8-bit grey or palette PNGs of ids"
+            )
+        return np.array(image).astype(np.uint16)
+
+
+def _predicted(clip: Clip, predictions: Path) -> list[tuple[Path, Path]]:
+    """Every frame with the file of its predicted labels, the first one with them."""
+    folder = folder_of(predictions / clip.name, what="predicted labels")
+    files = [(frame, folder / f"{index:05d}.png") for index, frame in enumerate(clip.frames)]
+    missing = [path.name for _, path in files if not path.is_file()]
+    if missing:
+        raise LabelError(
+            f"{folder} lacks {missing[0]}{f' and {len(missing) - 1} more' if missing[1:] else ''}",
+            remedy=f"number the labels of the {len(files)} annotated frames of {clip.name} from 00000.png",
+        )
+    return files
+
+
+def _read_scores(path: Path) -> _PartScores | None:
+    """The scores of a clip's part instances; None where a method has none: then all are alike."""
+    if not path.is_file():
+        return None
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = {(int(row["frame"]), int(row["pair"])): float(row["score"]) for row in csv.DictReader(file)}
+    except (KeyError, TypeError, ValueError) as error:
+        raise LabelError(f"{path} cannot be read: {error!r}", remedy="write rows of frame,pair,score") from error
+    return _PartScores(path, rows)
+
+
+def _class_of_pairs(parts: Parts) -> dict[int, int]:
+    pairs, places = np.unique(parts.pairs, return_index=True)
+    classes = zip(pairs.tolist(), parts.part.ravel()[places].tolist(), strict=True)
+    return {pair: klass for pair, klass in classes if pair != 0}
+
+
+def _sum_without_first(clips: Sequence[Sequence[Confusion]]) -> Confusion:
+    nothing = np.zeros((len(CLASSES), len(CLASSES)), np.int64)
+    return sum((frame for frames in clips for frame in frames[1:]), nothing)
+
+
+def _mean_ious(clips: Sequence[Sequence[Confusion]]) -> dict[str, Any]:
+    """mIoU over all frames together; None where there are none.
+
+    mIoU: without the first frames, whose labels are given.
+    mIoU_first_in: with them. UVC, CRW and VFS score the first frame like any other, so their numbers are of this kind.
+    """
+    later = _sum_without_first(clips)
+    means = {"mIoU": mean_iou(later), "mIoU_first_in": mean_iou(sum((frames[0] for frames in clips), later))}
+    return {name: round(mean, 6) if np.isfinite(mean) else None for name, mean in means.items()}
+
+
+def _average_precisions(frames: Sequence[_Matched]) -> dict[str, float]:
+    """AP^r of part instances; nothing where there are none.
+
+    AP_0.1 to AP_0.9: at that overlap, AP_vol: their mean. Instances are ranked by the mean posterior inside them, or
+    equal where the method has none; the paper does not say what it ranked by.
+    ..._constant: all instances ranked equal, whatever the method.
+    AP_vol_first_in: with the first frames, whose labels are given and which the others leave out.
+    """
+    later = [frame for frame in frames if not frame.is_first]
+    if not any(frame.ranked.matches or frame.ranked.truth_count for frame in later):
+        return {}
+    scores: dict[str, float] = {}
+    for suffix, matches in (("", [f.ranked for f in later]), ("_constant", [f.equal for f in later])):
+        found = ap_r(matches)
+        scores |= {f"AP_{threshold}{suffix}": ap for threshold, ap in found.per_threshold.items()}
+        scores[f"AP_vol{suffix}"] = found.mean
+    scores["AP_vol_first_in"] = ap_r([frame.ranked for frame in frames]).mean
+    return {name: round(score, 6) for name, score in scores.items()}
+
+
+def _demand_size(path: Path, ids: Ids, truth: Ids) -> None:
+    if ids.shape != truth.shape:
+        raise LabelError(
+            f"{path} is {ids.shape[1]}x{ids.shape[0]} but its classes are {truth.shape[1]}x{truth.shape[0]}",
+            remedy="resize it with nearest neighbour to the size of the annotation in Category_ids",
+        )

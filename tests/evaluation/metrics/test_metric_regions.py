@@ -1,0 +1,47 @@
+"""Laws of region similarity."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from timecycle.evaluation.metrics.regions import jaccard, region_similarity
+
+some = settings(deadline=None, max_examples=30)
+
+masks = arrays(bool, (3, 6, 7))
+
+
+@some
+@given(masks)
+def test_a_mask_is_like_itself(mask):
+    assert region_similarity(mask, mask).tolist() == [1, 1, 1]
+
+
+@some
+@given(masks, masks)
+def test_it_is_symmetric_and_a_fraction(a, b):
+    j = region_similarity(a, b)
+    assert j.tolist() == region_similarity(b, a).tolist()
+    assert ((j >= 0) & (j <= 1)).all()
+
+
+@some
+@given(masks, masks, st.permutations(range(42)))
+def test_it_does_not_know_where_pixels_are(a, b, order):
+    def mixed(mask):
+        return mask.reshape(3, 42)[:, order].reshape(3, 6, 7)
+
+    assert region_similarity(a, b).tolist() == region_similarity(mixed(a), mixed(b)).tolist()
+
+
+def test_two_empty_masks_agree_and_one_empty_mask_does_not():
+    empty, full = np.zeros((4, 4), bool), np.ones((4, 4), bool)
+    assert jaccard(empty, empty) == 1
+    assert jaccard(empty, full) == jaccard(full, empty) == 0
+
+
+def test_two_squares_that_share_half():
+    a, b = np.zeros((2, 8, 8), bool)
+    a[:4, :4] = b[2:6, :4] = True
+    assert jaccard(a, b) == 8 / 24

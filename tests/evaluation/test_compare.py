@@ -1,0 +1,127 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from reports import davis_report
+
+from timecycle.errors import SettingsError
+from timecycle.evaluation.compare import compare, text
+
+A = davis_report("rgb", (0.20, 0.40, 0.60, 0.50, 0.70, 0.30))
+B = davis_report("vgg16", (0.35, 0.52, 0.71, 0.58, 0.84, 0.45))
+
+
+def only(comparison, score):
+    return next(difference for difference in comparison.differences if difference.score == score)
+
+
+def test_a_clear_gain_is_told_with_its_interval_and_the_clips():
+    found = only(compare(A, B), "J")
+    assert found.difference == pytest.approx(0.125)
+    assert 0.08 <= found.low < found.difference < found.high <= 0.15
+    assert (found.better, found.worse, found.sequences) == (6, 0, 6)
+    assert (found.a, found.b) == (pytest.approx(0.45), pytest.approx(0.575))
+    lines = text(compare(A, B)).splitlines()
+    assert lines[0] == "davis2016: A is rgb, B is vgg16"
+    assert "J 45.0 -> 57.5: B is better by 12.5 J points [" in lines[2]
+    assert lines[2].endswith("] on 6 sequences (better on 6, worse on 0)")
+
+
+def test_the_main_scores_are_compared_and_their_sides_are_not():
+    assert [difference.score for difference in compare(A, B).differences] == ["JF", "J", "F"]
+
+
+def test_turned_around_everything_changes_its_sign():
+    there, back = only(compare(A, B), "J"), only(compare(B, A), "J")
+    assert there.difference == pytest.approx(-back.difference)
+    assert (there.low, there.high) == (pytest.approx(-back.high, abs=0.01), pytest.approx(-back.low, abs=0.01))
+    assert (there.verdict, back.verdict) == ("better", "worse")
+    words = text(compare(B, A))
+    assert "B is worse by 12.5 J points [" in words
+    assert "-12" not in words  # told in the direction of the sentence
+
+
+def test_a_report_does_not_differ_from_itself():
+    found = compare(A, A)
+    assert {difference.verdict for difference in found.differences} == {"unclear"}
+    assert text(found).count("no difference that this data can show") == 3
+
+
+def test_a_gain_on_one_clip_and_a_loss_on_another_is_no_difference():
+    mixed = davis_report("sift", (0.40, 0.20, 0.61, 0.49, 0.90, 0.12))
+    assert only(compare(A, mixed), "J").verdict == "unclear"
+
+
+def test_few_sequences_do_not_tell():
+    few = compare(davis_report("rgb", (0.1, 0.2)), davis_report("sift", (0.8, 0.9)))
+    assert only(few, "J").verdict == "too few"
+    assert "too few sequences to tell" in text(few)
+
+
+def test_errors_are_better_when_lower():
+    a, b = (
+        dataclasses.replace(
+            report,
+            scores={"L1_5": 70.0 + shift, "L1_5_mean_of_channels": 23.0},
+            per_sequence={f"c{i}": {"L1_5": 70.0 + shift + i, "L1_5_mean_of_channels": 23.0} for i in range(6)},
+        )
+        for report, shift in ((A, 0.0), (B, -8.0))
+    )
+    found = only(compare(a, b), "L1_5")
+    assert (found.verdict, found.better, found.worse) == ("better", 6, 0)
+    assert found.difference == pytest.approx(-8)
+    assert "B is better by 8.0 L1, 5 frames (lower is better) [8.0, 8.0] on 6 sequences" in text(compare(a, b))
+    assert only(compare(b, a), "L1_5").verdict == "worse"
+
+
+def test_objects_weigh_alike_where_clips_have_several():
+    def with_objects(report):
+        clips = {name: {**clip, "objects": 1 + 3 * (name == "clip-0")} for name, clip in report.per_sequence.items()}
+        return dataclasses.replace(report, per_sequence=clips)
+
+    gains = np.array([0.15, 0.12, 0.11, 0.08, 0.14, 0.15])
+    found = only(compare(with_objects(A), with_objects(B)), "J")
+    assert found.difference == pytest.approx(np.average(gains, weights=[4, 1, 1, 1, 1, 1]))
+
+
+def test_clips_without_a_number_are_left_out():
+    clips = {**B.per_sequence, "clip-2": {**B.per_sequence["clip-2"], "J": float("nan")}}
+    assert only(compare(A, dataclasses.replace(B, per_sequence=clips)), "J").sequences == 5
+
+
+def test_scores_that_are_not_means_over_clips_are_named():
+    pooled = dataclasses.replace(B, scores={**B.scores, "J": 0.7})
+    assert any("so J may differ" in warning for warning in compare(A, pooled).warnings)
+    assert compare(A, B).warnings == ()
+
+
+def test_other_settings_are_named():
+    (warning,) = compare(A, davis_report("rgb", neighbours=5, window_px=None)).warnings
+    assert warning == "the settings differ too: neighbours 10 and 5; window_px 48.0 and None"
+    elsewhere = dataclasses.replace(B, config={})
+    assert compare(A, elsewhere).warnings == ("the settings of B are not known",)
+
+
+def test_other_benchmarks_and_other_data_are_refused():
+    with pytest.raises(SettingsError, match="davis2016 and vgg16 on davis2017"):
+        compare(A, davis_report("vgg16", benchmark="davis2017"))
+    with pytest.raises(SettingsError, match="sha256 is ab for rgb and cd for vgg16"):
+        compare(A, davis_report("vgg16", sha256="cd"))
+
+
+def test_a_part_of_the_sequences_is_compared_and_said():
+    part = davis_report("vgg16", (0.35, 0.52, 0.71, 0.58, 0.84), sha256="cd")
+    found = compare(A, part)
+    assert found.sequences == 5
+    assert "compared on the 5 of both" in found.warnings[0]
+    clips = {**part.per_sequence, "clip-1": {**part.per_sequence["clip-1"], "J_per_frame": [0.5] * 9}}
+    with pytest.raises(SettingsError, match="clip-1 has another number of frames"):
+        compare(A, dataclasses.replace(part, per_sequence=clips))
+
+
+def test_reports_without_a_common_clip_or_score_are_refused():
+    renamed = {f"other-{name}": clip for name, clip in B.per_sequence.items()}
+    with pytest.raises(SettingsError, match="no sequence in common"):
+        compare(A, dataclasses.replace(B, per_sequence=renamed))
+    with pytest.raises(SettingsError, match="share no score"):
+        compare(A, dataclasses.replace(B, scores={"other": 1.0}))

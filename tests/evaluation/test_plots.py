@@ -1,0 +1,200 @@
+import dataclasses
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+from reports import davis_report
+
+from timecycle.errors import LabelError, SettingsError
+from timecycle.evaluation import plots
+from timecycle.evaluation.benchmark import Clip
+from timecycle.labels import Masks
+
+BLUE = (0x00, 0x72, 0xB2)
+ORANGE = (0xD5, 0x5E, 0x00)
+
+
+def is_colour(picture, colour):
+    return (picture == np.array(colour, np.uint8)).all(axis=-1)
+
+
+def bar_lengths(picture):
+    """Pixels of each bar, from the top: runs of rows that have the bars' colour."""
+    wide = is_colour(picture, BLUE).sum(axis=1)
+    runs = np.split(wide, np.flatnonzero(np.diff((wide > 0).astype(int))) + 1)
+    return [int(np.median(run)) for run in runs if run[0] > 0]
+
+
+def test_bars_are_as_long_as_their_scores_easiest_first():
+    picture = plots.draw_bars([davis_report("rgb", (0.2, 0.8, 0.4))])
+    lengths = bar_lengths(picture)
+    assert len(lengths) == 3
+    # The dashed line of the mean may take two pixels of a bar.
+    assert np.array(lengths) / lengths[0] == pytest.approx([1, 0.5, 0.25], abs=0.01)
+
+
+def test_methods_stand_side_by_side_on_one_scale():
+    one, two = davis_report("rgb", (0.6,) * 4), davis_report("sift", (0.3,) * 4)
+    picture = is_colour(plots.draw_bars([two, one]), BLUE)
+    left, right = picture[:, :500].sum(), picture[:, 500:].sum()
+    assert left / right == pytest.approx(2, rel=0.03)  # the better one first, whatever the order given
+
+
+def test_pictures_have_room_for_every_name_and_are_not_blank():
+    many = [davis_report(f"method-{i}", tuple(np.linspace(0.1, 0.9, 20) / (1 + i))) for i in range(6)]
+    for picture in (plots.draw_bars(many[:1]), plots.draw_bars(many), plots.draw_over_time(many)):
+        assert picture.dtype == np.uint8
+        assert 400 <= picture.shape[0] <= 900
+        assert picture.shape[1] in (820, 1000)
+        assert (picture != 255).any(axis=-1).mean() > 0.02
+
+
+def test_a_long_list_shows_the_hardest():
+    picture = plots.draw_bars([davis_report("rgb", tuple(np.linspace(0.1, 0.9, 268)))])
+    assert len(bar_lengths(picture)) == 60
+    assert picture.shape[0] < 1200
+
+
+def test_a_constant_score_is_a_level_line_at_its_height():
+    half = plots.draw_over_time([davis_report("rgb", (0.5,) * 6)])
+    quarter = plots.draw_over_time([davis_report("rgb", (0.25,) * 6)])
+    whole = plots.draw_over_time([davis_report("rgb", (1.0,) * 6)])
+    heights = [np.flatnonzero(is_colour(p, BLUE)[:, 300]).mean() for p in (whole, half, quarter)]
+    assert (heights[2] - heights[1]) / (heights[1] - heights[0]) == pytest.approx(0.5, abs=0.02)
+
+
+def test_each_method_has_its_own_line():
+    picture = plots.draw_over_time([davis_report("rgb", (0.7,) * 6), davis_report("sift", (0.2,) * 6)])
+    rows = [np.flatnonzero(is_colour(picture, colour)[:, 300]).mean() for colour in (BLUE, ORANGE)]
+    assert rows[0] < rows[1]
+
+
+def test_the_band_holds_the_middle_half():
+    spread = plots.draw_over_time([davis_report("rgb", (0.1, 0.3, 0.5, 0.7, 0.9))])
+    level = plots.draw_over_time([davis_report("rgb", (0.5,) * 5)])
+    tinted = (spread[:, 300] != level[:, 300]).any(axis=-1)
+    axis_px = 440 * 0.85
+    assert tinted.sum() / axis_px == pytest.approx(0.4, abs=0.08)  # from 30 to 70 %
+
+
+def test_clips_of_any_length_are_resampled_and_gaps_skipped():
+    assert plots.resample(np.array([0.0, 1.0]))[[0, 50, 100]].tolist() == [0, 0.5, 1]
+    assert plots.resample(np.array([0.0, np.nan, 1.0]))[50] == pytest.approx(0.5)
+    assert (plots.resample(np.array([0.3])) == 0.3).all()
+
+
+def test_names_are_moved_apart_and_no_more_than_needed():
+    assert plots.spread([10, 30, 50], gap=5) == [10, 30, 50]
+    assert plots.spread([10, 11, 50], gap=4) == [8.5, 12.5, 50]
+    close = plots.spread([1, 1, 1, 2, 9], gap=3)
+    assert np.diff(close).min() >= 3 - 1e-9
+
+
+def test_seeds_are_one_method():
+    seeds = [davis_report(f"random-resnet18{seed}", (0.3 + j,) * 4) for seed, j in (("", 0.0), ("@1", 0.2))]
+    one = plots.draw_bars(seeds)
+    assert one.shape[1] == 820
+    assert bar_lengths(one)[0] == pytest.approx(
+        bar_lengths(plots.draw_bars([davis_report("rgb", (0.4,) * 4)]))[0], abs=1
+    )
+
+
+def test_errors_have_an_axis_of_their_own():
+    clips = {f"c{i}": {"L1_5": 40.0 + 10 * i} for i in range(3)}
+    report = dataclasses.replace(davis_report("rgb"), scores={"L1_5": 50.0}, per_sequence=clips)
+    lengths = bar_lengths(plots.draw_bars([report]))
+    assert np.array(lengths) / lengths[-1] == pytest.approx([40 / 60, 50 / 60, 1], abs=0.02)
+    with pytest.raises(SettingsError, match="no L1, 5 frames per frame"):
+        plots.draw_over_time([report])
+
+
+@pytest.fixture
+def clips(tmp_path):
+    """Six grey clips of 9 frames; the predicted mask is the left half, and nothing from frame 6 on."""
+    found = []
+    for place in range(6):
+        frames = tmp_path / "frames" / f"clip-{place}"
+        labels = tmp_path / "out" / "predictions" / f"clip-{place}"
+        frames.mkdir(parents=True)
+        labels.mkdir(parents=True)
+        for index in range(9):
+            Image.new("RGB", (64, 36), (100, 100, 100)).save(frames / f"{index:05d}.jpg")
+            ids = np.zeros((36, 64), np.uint8)
+            ids[:, : 32 if index < 6 else 0] = 1
+            Masks.of(ids).write(labels / f"{index:05d}.png")
+        given = Masks.of(np.ones((36, 64), np.uint8))
+        found.append(Clip(name=frames.name, frames=tuple(sorted(frames.iterdir())), given=lambda given=given: given))
+    return found
+
+
+def test_the_worst_clips_show_their_predictions_at_four_moments(clips, tmp_path):
+    report = davis_report("rgb", (0.2, 0.4, 0.6, 0.5, 0.7, 0.3))
+    sheet = plots.draw_worst(report, clips, tmp_path / "out" / "predictions", count=2, width_px=100)
+    # Two rows and four columns of 100x56 px; 25 and 50 % have a mask on the left, 75 and 100 % have none.
+    reddish = sheet[..., 0].astype(int) - sheet[..., 1] > 40
+    for row in range(2):
+        tops = 8 + row * (56 + 22 + 8)
+        shares = [reddish[tops : tops + 56, 8 + 108 * c : 108 + 108 * c].mean() for c in range(4)]
+        assert shares == pytest.approx([0.5, 0.5, 0, 0], abs=0.04)
+
+
+def test_an_evaluation_s_folder_gets_its_pictures(clips, tmp_path):
+    written = plots.write_pictures(davis_report("rgb"), tmp_path / "out", clips=clips)
+    assert [path.name for path in written] == ["bars.png", "over_time.png", "worst.png"]
+    for path in written:
+        assert path.stat().st_size < plots.MOST_BYTES
+        with Image.open(path) as picture:
+            assert picture.convert("RGB").getcolors(maxcolors=1 << 20) is not None
+    assert [path.name for path in plots.write_pictures(davis_report("rgb"), tmp_path / "bare")] == [
+        "bars.png",
+        "over_time.png",
+    ]
+
+
+def test_what_is_stored_need_not_be_labels(clips, tmp_path):
+    """Frame reconstruction keeps its errors alone."""
+    for path in (tmp_path / "out" / "predictions").glob("*/*.png"):
+        path.unlink()
+    (tmp_path / "out" / "predictions" / "clip-0" / "l1.csv").write_text("gap,frame\n")
+    written = plots.write_pictures(davis_report("rgb"), tmp_path / "out", clips=clips)
+    assert "worst.png" not in [path.name for path in written]
+    with pytest.raises(LabelError, match="has no labels of clip-0"):
+        plots.draw_worst(davis_report("rgb"), clips, tmp_path / "out" / "predictions")
+
+
+def test_masks_of_others_may_lack_the_last_frame(clips, tmp_path):
+    for path in (tmp_path / "out" / "predictions").glob("*/00008.png"):
+        path.unlink()
+    assert plots.draw_worst(davis_report("rgb"), clips, tmp_path / "out" / "predictions").any()
+
+
+def test_clips_of_another_benchmark_are_refused(clips, tmp_path):
+    with pytest.raises(SettingsError, match="has the sequence clip-0 but"):
+        plots.draw_worst(davis_report("rgb"), clips[1:], tmp_path / "out" / "predictions")
+
+
+def test_without_matplotlib_an_evaluation_still_ends_well(clips, tmp_path, monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    written = plots.write_pictures(davis_report("rgb"), tmp_path / "out", clips=clips)
+    assert [path.name for path in written] == ["worst.png"]
+    assert "pip install 'timecycle[eval]'" in caplog.text
+
+
+def test_noise_still_fits_a_small_file(tmp_path):
+    noise = np.random.default_rng(0).integers(0, 256, (300, 400, 3), dtype=np.uint8)
+    plots.save_small(tmp_path / "noise.png", noise, note={"source": "here"})
+    assert (tmp_path / "noise.png").stat().st_size < plots.MOST_BYTES
+    with Image.open(tmp_path / "noise.png") as picture:
+        assert picture.info["source"] == "here"
+        assert picture.size == (400, 300)
+
+
+def test_drawing_changes_nothing_global():
+    import matplotlib
+
+    settings, loaded = matplotlib.rcParams.copy(), "matplotlib.pyplot" in sys.modules
+    plots.draw_over_time([davis_report("rgb")])
+    assert matplotlib.rcParams.copy() == settings
+    assert ("matplotlib.pyplot" in sys.modules) == loaded
+    assert not hasattr(plots, "matplotlib")  # it is loaded when something is drawn

@@ -1,0 +1,268 @@
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from reports import davis_report
+
+import tables as script
+from timecycle.errors import SettingsError
+from timecycle.evaluation.published import published_rows
+from timecycle.evaluation.report import write_report
+from timecycle.evaluation.tables import (
+    davis_table,
+    main_scores,
+    merge_seeds,
+    method_name,
+    provenance,
+    published_table,
+    score_name,
+)
+
+ROOT = Path(__file__).parents[2]
+
+
+def cells(table):
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()]
+
+
+def test_davis_is_in_percent_best_first_with_settings_and_cost():
+    table = cells(
+        davis_table([davis_report("identity", (0.2, 0.3)), davis_report("vgg16", (0.5, 0.7), window_px=None)])
+    )
+    assert table[0] == [
+        "method", "J&F", "J", "F", "J recall", "J decay", "s / frame", "image px", "references", "window px",
+    ]  # fmt: skip
+    assert table[2] == [
+        "VGG-16 relu4_3, supervised ImageNet",
+        "65.0", "60.0", "70.0", "50.0", "25.0", "0.30", "240", "7 + 1", "anywhere, first frame 48",
+    ]  # fmt: skip
+    # Copying reads no settings.
+    assert table[3] == ["identity (copy frame 1)", "30.0", "25.0", "35.0", "50.0", "25.0", "0.30", "-", "-", "-"]
+
+
+def test_seeds_become_one_row_with_their_spread():
+    seeds = [davis_report(f"random-resnet18{seed}", (j, j)) for seed, j in (("", 0.3), ("@1", 0.32), ("@2", 0.34))]
+    (row,) = cells(davis_table(seeds))[2:]
+    assert row[:3] == ["random ResNet-18 (3 seeds)", "37.0 ± 2.0", "32.0 ± 2.0"]
+    assert len(merge_seeds(seeds[:1])) == 1
+    assert merge_seeds(seeds[1:2])[0].name() == "random ResNet-18, seed 1"
+
+
+def test_seeds_of_other_settings_stay_apart():
+    rows = merge_seeds([davis_report("random-resnet18"), davis_report("random-resnet18@1", neighbours=5)])
+    assert [len(row.reports) for row in rows] == [1, 1]
+
+
+def test_one_report_given_twice_is_refused():
+    with pytest.raises(SettingsError, match="2 reports of rgb with the same settings"):
+        davis_table([davis_report("rgb"), davis_report("rgb")])
+
+
+def test_seeds_run_in_other_forms_are_not_merged():
+    other = dataclasses.replace(davis_report("random-resnet18@1"), form="bf16")
+    with pytest.raises(SettingsError, match="several forms: bf16; test"):
+        merge_seeds([davis_report("random-resnet18"), other])
+
+
+def test_other_data_are_refused():
+    with pytest.raises(SettingsError, match="rgb and sift were evaluated on another data: ab and cd"):
+        davis_table([davis_report("rgb"), davis_report("sift", sha256="cd")])
+    with pytest.raises(SettingsError, match="without reports"):
+        davis_table([])
+
+
+def test_time_of_masks_predicted_elsewhere_is_not_known():
+    elsewhere = dataclasses.replace(davis_report("masks in results"), config={})
+    assert cells(davis_table([elsewhere]))[2][6:] == ["-", "-", "-", "-"]
+
+
+@pytest.mark.parametrize(
+    ("encoder", "name"),
+    [
+        ("identity", "identity (copy frame 1)"),
+        ("rgb", "RGB, mean of 8x8 px"),
+        ("random-resnet50", "random ResNet-50"),
+        ("dis-flow", "DIS optical flow, chained"),
+        ("sift", "dense SIFT"),
+        ("vgg16", "VGG-16 relu4_3, supervised ImageNet"),
+        ("efficientnet-lite0-s8", "EfficientNet-Lite0, stride 8, supervised ImageNet"),
+        ("mine.safetensors", "mine.safetensors"),
+    ],
+)
+def test_methods_have_names_for_readers(encoder, name):
+    assert method_name(encoder) == name
+
+
+def test_scores_have_names_for_readers():
+    names = ["JF", "J_recall", "PCK@0.1", "L1_5", "L1_5_mean_of_channels", "AP_vol"]
+    assert list(map(score_name, names)) == [
+        "J&F", "J recall", "PCK@0.1", "L1, 5 frames", "L1, 5 frames, mean of channels", "AP vol",
+    ]  # fmt: skip
+
+
+def test_scores_that_only_some_have_are_not_main():
+    one = davis_report("rgb")
+    assert main_scores([one]) == ["JF", "J", "F"]
+    assert main_scores([one, dataclasses.replace(one, scores={"J": 0.5, "extra": 1.0})]) == ["J"]
+
+
+def test_provenance_names_data_commit_and_machine():
+    assert provenance([davis_report("rgb", (0.1, 0.2))]) == "2 sequences, 14 frames; commit 0123456; Abacus, 1 thread."
+    changed = dataclasses.replace(davis_report("sift"), commit="0123456789abcdef, fedcba9876543210 with changes")
+    assert "commit 0123456, fedcba9 with changes; Abacus" in provenance([davis_report("rgb"), changed])
+
+
+def test_published_rows_keep_their_label_and_source():
+    table = published_table(published_rows("davis2017"), order_by="JF")
+    assert table.startswith("| as published | J&F | J | F | inference | source |")
+    assert "| TimeCycle, ResNet-50 | 40.7 | 41.9 | 39.4 |" in table
+    assert "| ImageNet, ResNet-50 (supervised) | 49.7 |" in table
+    assert "[Wang, Jabri, Efros 2019](https://arxiv.org/abs/1903.07593), table 1 |" in table
+    assert "LIIR" not in table  # not seen at its source
+    values = [float(row[1]) for row in cells(table)[2:]]
+    assert values == sorted(values, reverse=True)
+
+
+def test_published_errors_are_lowest_first_and_protocols_do_not_mix():
+    table = cells(published_table(published_rows("reconstruction"), order_by="L1_5"))
+    assert [row[1] for row in table[2:]] == ["60.4", "62.4", "64.0", "82.0"]
+    with pytest.raises(SettingsError, match="2 protocols: jhmdb, vip"):
+        published_table([*published_rows("jhmdb"), *published_rows("vip")])
+
+
+# benchmarks/tables.py
+
+
+def twenty(encoder, shift=0.0, **config):
+    return davis_report(encoder, tuple(0.2 + shift + 0.02 * i for i in range(20)), **config)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A repository with results of two resolutions and an ablation, and pages that ask for tables of them."""
+    results = tmp_path / "benchmarks" / "results"
+    results.mkdir(parents=True)
+    for size in (240, 480):
+        for encoder, shift in (("rgb", 0.0), ("vgg16", 0.2)):
+            report = twenty(encoder, shift, image_size_px=size)
+            write_report(results / f"davis2016_{size}p_{encoder}.json", report)
+    for k in (5, 20):
+        write_report(results / f"ablation_neighbours_{k}.json", twenty("rgb", 0.01 * k, neighbours=k))
+    (results / "scale_memory.json").write_text(json.dumps({"benchmark": "scale_memory", "measured": {}}))
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text(page("davis2016_480p"))
+    (tmp_path / "docs" / "results.md").write_text(page("davis2016_240p", "ablation_neighbours", "published_jhmdb"))
+    return tmp_path
+
+
+def page(*names):
+    blocks = (f"Before.\n\n<!-- generated: {name} -->\nold\n<!-- end generated -->\n\nAfter.\n" for name in names)
+    return "\n".join(blocks)
+
+
+def test_stale_blocks_and_pictures_are_named_then_renewed_then_fine(tree):
+    stale = [
+        "README.md: davis2016_480p",
+        "docs/results.md: davis2016_240p",
+        "docs/results.md: ablation_neighbours",
+        "docs/results.md: published_jhmdb",
+        "docs/images/davis2016_480p_bars.png",
+        "docs/images/davis2016_480p_over_time.png",
+    ]
+    assert script.find_stale(tree) == stale
+    assert script.rewrite(tree) == stale
+    assert script.find_stale(tree) == []
+    readme = (tree / "README.md").read_text()
+    assert readme.startswith("Before.\n\n<!-- generated: davis2016_480p -->\n| method |")
+    assert readme.endswith("<!-- end generated -->\n\nAfter.\n")
+    assert "old" not in readme
+    with Image.open(tree / "docs/images/davis2016_480p_bars.png") as picture:
+        assert picture.width == 1000
+
+
+def test_a_changed_result_makes_its_tables_and_pictures_stale(tree):
+    script.rewrite(tree)
+    write_report(tree / "benchmarks/results/davis2016_480p_rgb.json", twenty("rgb", 0.1, image_size_px=480))
+    assert script.find_stale(tree) == [
+        "README.md: davis2016_480p",
+        "docs/images/davis2016_480p_bars.png",
+        "docs/images/davis2016_480p_over_time.png",
+    ]
+
+
+def test_an_ablation_finds_the_run_it_departs_from(tree):
+    table = cells(script.make_table("ablation_neighbours", script.read_results(tree / "benchmarks/results")))
+    assert [row[1] for row in table[2:5]] == ["5", "10", "20"]
+    assert {row[0] for row in table[2:5]} == {"RGB, mean of 8x8 px"}
+
+
+def test_an_ablation_that_changes_two_things_is_refused(tree):
+    write_report(
+        tree / "benchmarks/results/ablation_240p_neighbours_1.json", twenty("rgb", neighbours=1, temperature=1.0)
+    )
+    with pytest.raises(SettingsError, match="differ in more than neighbours"):
+        script.find_stale(tree)
+
+
+def test_no_window_is_the_widest(tree):
+    for px in (None, 24.0):
+        report = twenty("rgb", window_px=px, anchor_window_px=px)
+        write_report(tree / f"benchmarks/results/ablation_240p_window_{px}.json", report)
+    table = cells(script.make_table("ablation_window", script.read_results(tree / "benchmarks/results")))
+    assert [row[1] for row in table[2:5]] == ["24", "48", "anywhere"]
+
+
+def test_a_file_that_is_not_what_its_name_says_is_refused(tree):
+    write_report(tree / "benchmarks/results/davis2016_480p_sift.json", twenty("sift", image_size_px=320))
+    with pytest.raises(SettingsError, match=r"davis2016_480p_sift.json has image_size_px = 320, .* stands for 480"):
+        script.find_stale(tree)
+
+
+def test_blocks_without_name_or_end_are_refused(tree):
+    results = script.read_results(tree / "benchmarks/results")
+    with pytest.raises(SettingsError, match="there is no generated block 'other'"):
+        script.renew(page("other"), results)
+    with pytest.raises(SettingsError, match="does not end"):
+        script.renew("<!-- generated: badja -->\n", results)
+
+
+def test_without_results_a_block_is_empty_and_named(tree):
+    (tree / "README.md").write_text(page("badja", "ablation_references"))
+    script.rewrite(tree)
+    assert "<!-- generated: badja -->\n<!-- end generated -->" in (tree / "README.md").read_text()
+    assert script.find_empty(tree) == ["README.md: badja", "README.md: ablation_references"]
+    assert script.find_stale(tree) == []
+
+
+def test_any_other_benchmark_shows_its_main_scores(tree):
+    for encoder, pck in (("rgb", 0.3), ("sift", 0.4)):
+        scores = {"PCK@0.2": pck, "PCK@0.2_first_in": 0.9}
+        report = dataclasses.replace(
+            davis_report(encoder, benchmark="badja"), scores=scores, per_sequence={"dog": scores, "cows": scores}
+        )
+        write_report(tree / f"benchmarks/results/badja_{encoder}.json", report)
+    table = cells(script.make_table("badja", script.read_results(tree / "benchmarks/results")))
+    assert table[0] == ["method", "PCK@0.2", "s / frame"]
+    assert [row[:2] for row in table[2:4]] == [["dense SIFT", "40.0"], ["RGB, mean of 8x8 px", "30.0"]]
+
+
+def test_check_has_an_exit_code(tree, monkeypatch, capsys):
+    monkeypatch.setattr(script, "ROOT", tree)
+    monkeypatch.setattr("sys.argv", ["tables.py", "--check"])
+    assert script.main() == 1
+    assert "stale: README.md: davis2016_480p" in capsys.readouterr().out
+    (tree / "README.md").write_text(page("other"))
+    assert script.main() == 2
+    assert "the blocks are davis2016_480p" in capsys.readouterr().err
+    (tree / "README.md").write_text("nothing generated\n")
+    (tree / "docs/results.md").unlink()
+    shutil.rmtree(tree / "benchmarks")
+    assert script.main() == 0
+
+
+def test_this_repository_has_nothing_stale():
+    """After a change of benchmarks/results: python benchmarks/tables.py"""
+    assert script.find_stale(ROOT) == []
