@@ -1,0 +1,133 @@
+"""Every evaluation that docs/results.md shows: run what is missing, keep the reports in benchmarks/results.
+
+    python benchmarks/evaluate.py DATA --work DIR [--only PREFIX ...]
+
+DATA holds davis2016/, badja/ and jhmdb_sample/; predictions stay in DIR, where an interrupted run goes on.
+"""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from record import RESULTS
+from timecycle.config import propagate_config
+from timecycle.evaluation.badja import find_badja
+from timecycle.evaluation.benchmark import Benchmark
+from timecycle.evaluation.davis import find_davis
+from timecycle.evaluation.evaluate import REPORT, evaluate
+from timecycle.evaluation.jhmdb import find_jhmdb
+from timecycle.evaluation.methods import load_method
+from timecycle.evaluation.reconstruction import find_reconstruction
+from timecycle.model.inference import Precision
+
+EIGHT = ("blackswan", "bmx-trees", "camel", "dance-twirl", "goat", "horsejump-high", "libby", "parkour")
+ABLATED = "efficientnet-lite0-s8"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """One row of a table; `name` is the report's file."""
+
+    name: str
+    find: Callable[[Path], Benchmark]
+    encoder: str
+    preset: str = "fast"
+    settings: tuple[str, ...] = ()
+    precision: Precision = "fp32"
+
+
+def evaluations() -> Iterator[Evaluation]:
+    """All of them, the cheapest groups first."""
+    controls = (
+        "identity",
+        "dis-flow",
+        "rgb",
+        "rgb-sphere",
+        "sift",
+        "efficientnet-lite0-s8",
+        "efficientnet-lite0-s16",
+        "vgg16",
+    )
+    for encoder in (*controls, "random-resnet18", "random-resnet18@1", "random-resnet18@2"):
+        yield Evaluation(name=f"davis2016_240p_{_file(encoder)}", find=_davis(), encoder=encoder)
+    for encoder in ("random-resnet50", "random-resnet18"):
+        yield Evaluation(name=f"davis2016_eight_240p_{_file(encoder)}", find=_davis(*EIGHT), encoder=encoder)
+    yield from _ablations()
+    for encoder in ("identity", "dis-flow", "rgb", "rgb-sphere", "random-resnet18", "efficientnet-lite0-s8", "vgg16"):
+        yield Evaluation(name=f"badja_480p_{_file(encoder)}", find=_badja, encoder=encoder, preset="default")
+        yield Evaluation(name=f"jhmdb_sample_{_file(encoder)}", find=_jhmdb, encoder=encoder, preset="default")
+    for encoder in ("identity", "dis-flow", "rgb", "rgb-sphere", "efficientnet-lite0-s8"):
+        yield Evaluation(
+            name=f"reconstruction_480p_{_file(encoder)}", find=_reconstruction, encoder=encoder, preset="default"
+        )
+    for encoder in ("identity", "dis-flow", "rgb", "rgb-sphere", "efficientnet-lite0-s8", "random-resnet18", "vgg16"):
+        yield Evaluation(name=f"davis2016_480p_{_file(encoder)}", find=_davis(), encoder=encoder, preset="default")
+
+
+def _ablations() -> Iterator[Evaluation]:
+    """One setting at a time around the preset `fast`."""
+    changes: dict[str, dict[str, tuple[str, ...]]] = {
+        "neighbours": {str(k): (f"neighbours={k}",) for k in (1, 5, 10, 20)},
+        "references": {str(k): (f"past_frames={k}",) for k in (0, 1, 3, 7, 20)},
+        "window": {
+            **{str(px): (f"window_px={px}", f"anchor_window_px={px}") for px in (24, 48, 96)},
+            "none": ("window_px=none", "anchor_window_px=none"),
+        },
+        "resolution": {
+            str(px): (f"image_size_px={px}", f"window_px={px // 5}", f"anchor_window_px={px // 5}")
+            for px in (160, 240, 320, 480)
+        },
+    }
+    for setting, values in changes.items():
+        for value, settings in values.items():
+            yield Evaluation(
+                name=f"ablation_{setting}_{value}", find=_davis(*EIGHT), encoder=ABLATED, settings=settings
+            )
+
+
+def _davis(*names: str) -> Callable[[Path], Benchmark]:
+    return lambda data: find_davis(data / "davis2016", names=names)
+
+
+def _badja(data: Path) -> Benchmark:
+    return find_badja(data / "badja", davis=data / "davis2016")
+
+
+def _jhmdb(data: Path) -> Benchmark:
+    # The one clip at hand belongs to the training half of the split, so it has to be named.
+    clip = next((data / "jhmdb_sample" / "Rename_Images").glob("*/*"))
+    return find_jhmdb(data / "jhmdb_sample", names=[clip.name])
+
+
+def _reconstruction(data: Path) -> Benchmark:
+    return find_reconstruction(data / "davis2016", gaps=(5, 10))
+
+
+def _file(encoder: str) -> str:
+    return encoder.replace("-", "_").replace("@", "_")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--work", type=Path, required=True, help="where predictions are kept")
+    parser.add_argument("--only", nargs="*", default=[], help="evaluations whose names begin so")
+    chosen = parser.parse_args()
+    for one in evaluations():
+        if chosen.only and not one.name.startswith(tuple(chosen.only)):
+            continue
+        folder = chosen.work / one.name
+        method = load_method(one.encoder, precision=one.precision)
+        config = propagate_config(one.preset, one.settings)
+        report = evaluate(one.find(chosen.data), method, config, folder)
+        shutil.copyfile(folder / REPORT, RESULTS / f"{one.name}.json")
+        main_score = next(iter(report.scores.items()))
+        print(f"{one.name}: {main_score[0]} {main_score[1]:.4f}, {report.seconds:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

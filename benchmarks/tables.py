@@ -1,0 +1,294 @@
+"""Write the tables of README.md and docs/results.md from the result files: python benchmarks/tables.py [--check]
+
+A table stands between `<!-- generated: NAME -->` and `<!-- end generated -->`; NAME is one of TABLES below. The plots
+of docs/images are drawn again too. With --check nothing is written: the exit code is 1 and the stale parts are named.
+A block without result files is empty.
+"""
+
+import argparse
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from record import RESULTS
+from timecycle.errors import SettingsError, TimecycleError
+from timecycle.evaluation.plots import draw_bars, draw_over_time, save_small
+from timecycle.evaluation.published import Group, protocols, published_rows
+from timecycle.evaluation.report import Report, read_report
+from timecycle.evaluation.tables import (
+    METHOD,
+    SECONDS_PER_FRAME,
+    WINDOW,
+    davis_table,
+    lower_is_better,
+    main_scores,
+    provenance,
+    published_table,
+    score_column,
+    score_table,
+    setting_column,
+)
+
+ROOT = Path(__file__).parents[1]
+PAGES = ("README.md", "docs/results.md")
+IMAGES = "docs/images"
+
+_BLOCK = re.compile(r"<!-- generated: (\S+) -->\n(.*?)<!-- end generated -->", re.DOTALL)
+_BEGIN = "<!-- generated:"
+_NOTE = "timecycle results"  # in a picture: the checksum of the files it was drawn from
+
+
+class NoResultsError(SettingsError):
+    """A table was asked for of which nothing has been measured."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A report and the name of its file."""
+
+    name: str
+    report: Report
+
+
+Results = Sequence[Result]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where something is stale")
+    check = parser.parse_args().check
+    try:
+        stale = find_stale(ROOT) if check else rewrite(ROOT)
+    except TimecycleError as error:
+        print(f"error: {error.problem}\n  try: {error.remedy}", file=sys.stderr)
+        return 2
+    for part in stale:
+        print(f"{'stale' if check else 'written'}: {part}")
+    for part in find_empty(ROOT):
+        print(f"empty, for want of results: {part}")
+    if check and stale:
+        print("  try: python benchmarks/tables.py")
+    return 1 if check and stale else 0
+
+
+def find_stale(root: Path) -> list[str]:
+    """The blocks and pictures that are not what the result files say."""
+    results = read_results(root / "benchmarks" / RESULTS.name)
+    blocks = [f"{page.relative_to(root)}: {name}" for page in _pages(root) for name in _stale_blocks(page, results)]
+    return blocks + [name for name, (_, seen) in _pictures(results).items() if _drawn_from(root / name) != seen]
+
+
+def find_empty(root: Path) -> list[str]:
+    """The blocks for which there is no result file."""
+    results = read_results(root / "benchmarks" / RESULTS.name)
+    named = [(page, name) for page in _pages(root) for name, _ in _BLOCK.findall(page.read_text(encoding="utf-8"))]
+    return [f"{page.relative_to(root)}: {name}" for page, name in named if not make_table(name, results)]
+
+
+def rewrite(root: Path) -> list[str]:
+    """Bring blocks and pictures up to date; returns those that were stale."""
+    stale = find_stale(root)
+    results = read_results(root / "benchmarks" / RESULTS.name)
+    for page in _pages(root):
+        text = page.read_text(encoding="utf-8")
+        fresh = renew(text, results, page=page.name)
+        if fresh != text:
+            page.write_text(fresh, encoding="utf-8")
+    for name, (draw, seen) in _pictures(results).items():
+        if name in stale:
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            save_small(root / name, draw(), note={_NOTE: seen})
+    return stale
+
+
+def renew(text: str, results: Results, *, page: str = "the page") -> str:
+    """A page with every generated block made again."""
+    if text.count(_BEGIN) != len(_BLOCK.findall(text)):
+        raise SettingsError(
+            f"a generated block of {page} does not end, or its first line is not as it should be",
+            remedy="write '<!-- generated: NAME -->' and '<!-- end generated -->' on lines of their own",
+        )
+    return _BLOCK.sub(
+        lambda block: f"<!-- generated: {block[1]} -->\n{make_table(block[1], results)}<!-- end generated -->", text
+    )
+
+
+def make_table(name: str, results: Results) -> str:
+    """The text of a block; empty as long as there are no results for it."""
+    if name not in TABLES:
+        raise SettingsError(f"there is no generated block {name!r}", remedy=f"the blocks are {', '.join(TABLES)}")
+    try:
+        return TABLES[name](results)
+    except NoResultsError:
+        return ""
+
+
+def read_results(folder: Path) -> list[Result]:
+    """The reports in a folder; other records have no scores per sequence and are passed over."""
+    paths = sorted(folder.glob("*.json"))
+    scored = [path for path in paths if "per_sequence" in json.loads(path.read_text(encoding="utf-8"))]
+    return [Result(path.stem, read_report(path)) for path in scored]
+
+
+def _named(results: Results, prefix: str, **expected: Any) -> list[Report]:
+    """The reports whose files begin with a prefix; each must be what its name says."""
+    chosen = [result for result in results if result.name.startswith(prefix)]
+    if not chosen:
+        raise NoResultsError(
+            f"no result file begins with {prefix}", remedy=f"copy the reports to benchmarks/results/{prefix}*.json"
+        )
+    for result in chosen:
+        facts = _facts(result.report)
+        wrong = [name for name, value in expected.items() if facts[name] != value]
+        if wrong:
+            raise SettingsError(
+                f"{result.name}.json has {wrong[0]} = {facts[wrong[0]]}, but its name stands for {expected[wrong[0]]}",
+                remedy="rename the file, or evaluate again",
+            )
+    return [result.report for result in chosen]
+
+
+def _facts(report: Report) -> dict[str, Any]:
+    return {
+        "benchmark": report.benchmark,
+        "image_size_px": report.config.get("image_size_px"),
+        "sequences": len(report.per_sequence),
+    }
+
+
+def _davis(results: Results, *, size_px: int, eight: bool = False) -> str:
+    reports = _davis_reports(results, size_px, eight=eight)
+    return _with_provenance(davis_table(reports), reports)
+
+
+def _davis_reports(results: Results, size_px: int, *, eight: bool = False) -> list[Report]:
+    """All sequences of DAVIS-2016 val, or the eight that slow encoders and ablations are run on."""
+    prefix, sequences = ("davis2016_eight", 8) if eight else ("davis2016", 20)
+    expected = {"benchmark": "davis2016", "image_size_px": size_px, "sequences": sequences}
+    return _named(results, f"{prefix}_{size_px}p_", **expected)
+
+
+def _scores(results: Results, *, prefix: str) -> str:
+    """A benchmark's own scores, best first by the first of them."""
+    reports = _named(results, prefix)
+    scores = main_scores(reports)
+    columns = [METHOD, *(score_column(score) for score in scores), SECONDS_PER_FRAME]
+    table = score_table(reports, columns, order_by=scores[0])
+    return _with_provenance(table, reports)
+
+
+def _ablation(results: Results, *, what: str) -> str:
+    """One setting changed and all others kept; the run it departs from is found among the others."""
+    changed, heading = _ABLATIONS[what]
+    changing = [result for result in results if re.match(rf"ablation_\w*?_?{what}_", result.name)]
+    if not changing:
+        raise NoResultsError(
+            f"no result file begins with ablation_ and names {what}",
+            remedy=f"copy the reports to benchmarks/results/ablation_{what}_VALUE.json",
+        )
+    kept = {_kept(result.report, changed) for result in changing}
+    if len(kept) != len({result.report.encoder for result in changing}):
+        raise SettingsError(
+            f"the {len(changing)} results of the ablation of {what} differ in more than {', '.join(changed)}",
+            remedy="evaluate them with all other settings alike",
+        )
+    bases = [r for r in results if r.name.startswith("davis2016_") and _kept(r.report, changed) in kept]
+    # The base may have been run once more under the ablation's name.
+    unique = {(r.report.encoder, *(str(r.report.config.get(name)) for name in changed)): r for r in bases + changing}
+    reports = sorted((result.report for result in unique.values()), key=lambda report: _rank(report, changed[0]))
+    columns = [setting_column(changed[0], heading)] if changed[0] != "window_px" else []
+    columns += [WINDOW] if "window_px" in changed else []
+    scores = [score_column(score) for score in ("JF", "J", "F")]
+    return _with_provenance(score_table(reports, [METHOD, *columns, *scores, SECONDS_PER_FRAME]), reports)
+
+
+def _kept(report: Report, changed: Sequence[str]) -> tuple[str, ...]:
+    settings = (f"{name}={value}" for name, value in sorted(report.config.items()) if name not in changed)
+    return report.encoder, report.benchmark, str(report.data.get("sha256")), *settings
+
+
+def _rank(report: Report, setting: str) -> tuple[str, float, str]:
+    """By encoder, then by the setting; no window is the widest."""
+    value = report.config.get(setting)
+    number = float("inf") if value is None else float(value) if isinstance(value, int | float) else 0.0
+    return report.encoder, number, str(value)
+
+
+def _published(results: Results, *, protocol: str, group: Group | None = None) -> str:
+    rows = [row for row in published_rows(protocol) if (row.group == "ablation") == (group == "ablation")]
+    if group == "ablation":  # with the row they depart from
+        base = rows[0].method.partition(":")[0]
+        rows += [row for row in published_rows(protocol, group="paper") if row.method == base]
+    first = next(iter(rows[0].scores))
+    order = "JF" if first == "J" else first
+    best = "Lowest" if lower_is_better(order) else "Highest"
+    mean = " J&F is the mean of J and F where the source does not give it." if order == "JF" else ""
+    return f"{published_table(rows, order_by=order)}\n{protocols()[protocol]}. {best} first.{mean}\n"
+
+
+def _with_provenance(table: str, reports: Sequence[Report]) -> str:
+    return f"{table}\n{provenance(reports)}\n"
+
+
+# What each ablation changes, and the heading of its column. A window is in pixels, so it grows with the image.
+_ABLATIONS: dict[str, tuple[tuple[str, ...], str]] = {
+    "neighbours": (("neighbours",), "neighbours"),
+    "references": (("past_frames",), "past frames"),
+    "resolution": (("image_size_px", "window_px", "anchor_window_px"), "image px"),
+    "window": (("window_px", "anchor_window_px"), "window px"),
+    "temperature": (("temperature",), "temperature"),
+    "weighting": (("weighting",), "weighting"),
+}
+
+TABLES: Mapping[str, Callable[[Results], str]] = {
+    "davis2016_480p": partial(_davis, size_px=480),
+    "davis2016_240p": partial(_davis, size_px=240),
+    "davis2016_eight_240p": partial(_davis, size_px=240, eight=True),
+    **{f"ablation_{what}": partial(_ablation, what=what) for what in _ABLATIONS},
+    "badja": partial(_scores, prefix="badja"),
+    "jhmdb_sample": partial(_scores, prefix="jhmdb"),
+    "reconstruction": partial(_scores, prefix="reconstruction"),
+    **{f"published_{protocol}": partial(_published, protocol=protocol) for protocol in protocols()},
+    "published_ablations": partial(_published, protocol="davis2017", group="ablation"),
+}
+
+
+def _pages(root: Path) -> list[Path]:
+    return [root / page for page in PAGES if (root / page).is_file()]
+
+
+def _stale_blocks(page: Path, results: Results) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    renew(text, results, page=page.name)  # refuses a page whose blocks are broken
+    return [name for name, body in _BLOCK.findall(text) if body != make_table(name, results)]
+
+
+def _pictures(results: Results) -> dict[str, tuple[Callable[[], Any], str]]:
+    """How each picture is drawn, and the checksum of what it is drawn from; none without results."""
+    if not any(result.name.startswith("davis2016_480p_") for result in results):
+        return {}
+    reports = _davis_reports(results, 480)
+    seen = hashlib.sha256(repr(reports).encode()).hexdigest()
+    return {
+        f"{IMAGES}/davis2016_480p_bars.png": (partial(draw_bars, reports), seen),
+        f"{IMAGES}/davis2016_480p_over_time.png": (partial(draw_over_time, reports), seen),
+    }
+
+
+def _drawn_from(path: Path) -> str | None:
+    if not path.is_file():
+        return None
+    with Image.open(path) as image:
+        return image.info.get(_NOTE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
