@@ -103,7 +103,7 @@ def _jhmdb(data: Path) -> Benchmark:
 
 
 def _reconstruction(data: Path) -> Benchmark:
-    return find_reconstruction(data / "davis2016", gaps=(5, 10))
+    return find_reconstruction(data / "davis2016", gaps=(5, 10), stride=4)
 
 
 def _file(encoder: str) -> str:
