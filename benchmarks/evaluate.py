@@ -45,7 +45,6 @@ def evaluations() -> Iterator[Evaluation]:
         "identity",
         "dis-flow",
         "rgb",
-        "rgb-sphere",
         "sift",
         "efficientnet-lite0-s8",
         "efficientnet-lite0-s16",
@@ -56,14 +55,14 @@ def evaluations() -> Iterator[Evaluation]:
     for encoder in ("random-resnet50", "random-resnet18"):
         yield Evaluation(name=f"davis2016_eight_240p_{_file(encoder)}", find=_davis(*EIGHT), encoder=encoder)
     yield from _ablations()
-    for encoder in ("identity", "dis-flow", "rgb", "rgb-sphere", "random-resnet18", "efficientnet-lite0-s8", "vgg16"):
+    for encoder in ("identity", "dis-flow", "rgb", "random-resnet18", "efficientnet-lite0-s8", "vgg16"):
         yield Evaluation(name=f"badja_480p_{_file(encoder)}", find=_badja, encoder=encoder, preset="default")
         yield Evaluation(name=f"jhmdb_sample_{_file(encoder)}", find=_jhmdb, encoder=encoder, preset="default")
-    for encoder in ("identity", "dis-flow", "rgb", "rgb-sphere", "efficientnet-lite0-s8"):
+    for encoder in ("identity", "dis-flow", "rgb", "efficientnet-lite0-s8"):
         yield Evaluation(
             name=f"reconstruction_480p_{_file(encoder)}", find=_reconstruction, encoder=encoder, preset="default"
         )
-    for encoder in ("identity", "dis-flow", "rgb", "rgb-sphere", "efficientnet-lite0-s8", "random-resnet18", "vgg16"):
+    for encoder in ("identity", "dis-flow", "rgb", "efficientnet-lite0-s8", "random-resnet18", "vgg16"):
         yield Evaluation(name=f"davis2016_480p_{_file(encoder)}", find=_davis(), encoder=encoder, preset="default")
 
 

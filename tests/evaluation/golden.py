@@ -16,7 +16,7 @@ from timecycle.evaluation.methods import load_method
 FIXTURE = Path(__file__).with_name("golden_scores.json")
 SEQUENCES = ("blackswan", "horsejump-high", "libby")  # slow, fast and turning; much of the object hidden at times
 FRAMES = 15
-METHODS = ("identity", "dis-flow", "rgb-sphere", "random-resnet18", "efficientnet-lite0-s8")
+METHODS = ("identity", "dis-flow", "rgb", "random-resnet18", "efficientnet-lite0-s8")
 KEPT = ("J", "F", "J_decay")
 
 

@@ -14,7 +14,6 @@ from timecycle.evaluation.report import Report
 _METHODS = {
     "identity": "identity (copy frame 1)",
     "rgb": "RGB, mean of 8x8 px",
-    "rgb-sphere": "RGB with brightness, mean of 8x8 px",
     "sift": "dense SIFT",
     "dis-flow": "DIS optical flow, chained",
     "efficientnet-lite0-s8": "EfficientNet-Lite0, stride 8, supervised ImageNet",
@@ -24,7 +23,6 @@ _METHODS = {
 _SHORT = {
     "identity": "identity",
     "rgb": "RGB",
-    "rgb-sphere": "RGB with brightness",
     "dis-flow": "DIS flow",
     "efficientnet-lite0-s8": "EfficientNet-Lite0 s8",
     "efficientnet-lite0-s16": "EfficientNet-Lite0 s16",

@@ -13,7 +13,7 @@ from timecycle.model.calibration import calibrated
 from timecycle.model.encoder import Encoder
 from timecycle.model.foreign import efficientnet, vgg
 from timecycle.model.foreign.network import Geometry, NetworkEncoder, Scaling
-from timecycle.model.foreign.rgb import RgbEncoder, RgbSphereEncoder
+from timecycle.model.foreign.rgb import RgbEncoder
 from timecycle.model.foreign.sift import SiftEncoder
 from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, Device, Precision, ResNetEncoder
 from timecycle.model.resnet import Architecture, ResNetConfig, random_resnet
@@ -109,7 +109,6 @@ def _vgg16(run: _Run) -> Encoder:
 # Hand-made features, and networks whose ImageNet weights come in packages.
 _NAMED: dict[str, Callable[[_Run], Encoder]] = {
     "rgb": lambda _: RgbEncoder(),
-    "rgb-sphere": lambda _: RgbSphereEncoder(),
     "sift": lambda _: SiftEncoder(),
     "efficientnet-lite0-s8": _efficientnet(8),
     "efficientnet-lite0-s16": _efficientnet(16),

@@ -3,8 +3,7 @@
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from jaxtyping import Float, UInt8
-from torch import Tensor
+from jaxtyping import UInt8
 
 from timecycle.grid import grid_over
 from timecycle.labels.soft import pool
@@ -27,24 +26,5 @@ class RgbEncoder:
         cells = (max(height // STRIDE_PX, 1), max(width // STRIDE_PX, 1))
         grid = grid_over(height, width, cells=cells, stride_px=STRIDE_PX, first_px=FIRST_PX)
         pixels = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1) / 255
-        return FeatureMap(self.descriptors(pool(pixels, grid)), grid)
-
-    def descriptors(self, colours: Float[Tensor, "rows columns 3"]) -> Float[Tensor, "rows columns channels"]:
-        """Colours from 0 to 1 as descriptors of length one."""
-        return F.normalize((colours - torch.tensor(IMAGENET_MEAN)) / torch.tensor(IMAGENET_STD), dim=-1)
-
-
-class RgbSphereEncoder(RgbEncoder):
-    """Mean colours that keep their brightness: a much stronger control than `rgb`."""
-
-    name = "rgb-sphere"
-    form = "mean RGB of 8x8 pixels on the sphere of four dimensions"
-
-    def descriptors(self, colours: Float[Tensor, "rows columns 3"]) -> Float[Tensor, "rows columns channels"]:
-        """Colours as seen from mid-grey, with the fourth number that makes their length one.
-
-        Three numbers scaled to length one keep the hue and lose how far a colour is from grey: all light greys are
-        one. No colour is further than sqrt(3)/2 from mid-grey, so the fourth number exists for all.
-        """
-        seen = colours - 0.5
-        return torch.cat([seen, (1 - seen.square().sum(dim=-1, keepdim=True)).sqrt()], dim=-1)
+        colours = (pool(pixels, grid) - torch.tensor(IMAGENET_MEAN)) / torch.tensor(IMAGENET_STD)
+        return FeatureMap(F.normalize(colours, dim=-1), grid)
