@@ -1,0 +1,137 @@
+"""Tracking cycles (section 3.1): follow a patch back in time and forward again; it should end where it began.
+
+Frames come oldest first; the last is I_t, from which the patch was cut. All patches that visit a frame are tracked
+into it together, and cycles of all lengths share the way back: for k past frames the tracker is called 2k times.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from timecycle.model.affinity import Affinity, Patches
+from timecycle.model.localizer import LocalizerConfig
+from timecycle.model.objective import Outcome, Scalar, weighted
+from timecycle.model.sampler import Cells, inside, read_affinity
+from timecycle.model.tracker import Tracked, Tracker
+from timecycle.pose import Theta, alignment_error
+
+
+@dataclass(frozen=True, kw_only=True)
+class CyclesConfig:
+    """Weights are of means over the cycle lengths; the paper sums them, so its weights are k times as large."""
+
+    past_frames: int = 4  # k: cycles have lengths 1 to k
+    patch_px: int = 80
+    temperature: float = 0.0442  # 512 ** -0.5, of the 2019 release
+    localizer: LocalizerConfig = field(default_factory=LocalizerConfig)
+    long: float = 0.02
+    skip: float = 0.1
+    inlier: float = 1.0
+    similarity: float = 0.0  # the paper's: its optimum is that all features are equal
+
+
+def cycle_losses(
+    frames: Float[Tensor, "b n c h w"],
+    patch: Float[Tensor, "b c rows columns"],
+    theta: Float[Tensor, "b 3"],
+    *,
+    tracker: Tracker,
+    config: CyclesConfig,
+) -> Outcome:
+    """The losses of cycles of lengths 1 to k for features of length one; `theta` is where the patch was cut."""
+    tracks = _follow(frames, patch[:, None], tracker)
+    error = {
+        name: alignment_error(found.theta, theta[:, None], scale=tracker.scale)
+        for name, found in (("long", tracks.long), ("skip", tracks.skip))
+    }
+    score = inlier_score(tracks.direct.found, tracks.direct.cells, tracker=tracker)
+    likeness = (patch[:, None] * tracks.direct.patches).sum(dim=2).mean()
+    losses = {
+        "long": error["long"].mean(),
+        "skip": error["skip"].mean(),
+        "inlier": -score.mean(),
+        "similarity": -likeness,
+    }
+    weights = {"long": config.long, "skip": config.skip, "inlier": config.inlier, "similarity": config.similarity}
+    return weighted(losses, weights, _figures(tracks, theta, error["long"], tracker))
+
+
+def inlier_score(found: Affinity, cells: Cells, *, tracker: Tracker) -> Float[Tensor, "b m"]:
+    """How much affinity lies where the pose says: the mean over the patch cells that the pose leaves in the frame.
+
+    Affinities compete for a frame's cells, so equal features everywhere score only one over their number.
+    """
+    seen = inside(cells, tracker.frame_grid).float()
+    value = read_affinity(found, cells, frame_grid=tracker.frame_grid)
+    return (value * seen).sum(dim=2) / seen.sum(dim=2).clamp_min(1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Tracks:
+    """The ends of all cycles in I_t (lengths 1 to k), and the patch's direct tracks into the past frames."""
+
+    long: Tracked
+    skip: Tracked
+    direct: Tracked
+
+
+def _follow(frames: Float[Tensor, "b n c h w"], query: Patches, tracker: Tracker) -> _Tracks:
+    past = frames.shape[1] - 1
+    back: list[Patches] = []  # the patch after 1, 2 ... steps back
+    direct: list[Tracked] = []
+    for step in range(1, past + 1):
+        frame = frames[:, past - step]
+        # The first step back is also the shortest skip.
+        visitors = query if step == 1 else torch.cat([back[-1], query], dim=1)
+        tracked = tracker(frame, visitors)
+        back.append(tracked.patches[:, :1])
+        direct.append(_part(tracked, slice(-1, None)))
+    # Forward: at every frame all cycles that turned before it arrive together, the longest first.
+    going: list[Patches] = []
+    for step in range(past - 1, 0, -1):
+        going = [*going, back[step]]
+        tracked = tracker(frames[:, past - step], torch.cat(going, dim=1))
+        going = list(tracked.patches.split(1, dim=1))
+    skips = [one.patches for one in direct[1:]]
+    arrived = tracker(frames[:, past], torch.cat([*going, back[0], *skips], dim=1))
+    # `going` holds lengths k to 2 and back[0] length 1, whose cycle and skip are the same.
+    lengths = list(range(past - 1, -1, -1))
+    return _Tracks(
+        long=_part(arrived, lengths),
+        skip=_part(arrived, list(range(past - 1, 2 * past - 1))),
+        direct=_joined(direct),
+    )
+
+
+def _part(tracked: Tracked, which: slice | list[int]) -> Tracked:
+    return Tracked(tracked.theta[:, which], tracked.patches[:, which], tracked.found[:, which], tracked.cells[:, which])
+
+
+def _joined(parts: list[Tracked]) -> Tracked:
+    return Tracked(
+        torch.cat([part.theta for part in parts], dim=1),
+        torch.cat([part.patches for part in parts], dim=1),
+        torch.cat([part.found for part in parts], dim=1),
+        torch.cat([part.cells for part in parts], dim=1),
+    )
+
+
+@torch.no_grad()
+def _figures(tracks: _Tracks, theta: Theta, error: Float[Tensor, "b m"], tracker: Tracker) -> dict[str, Scalar]:
+    """Figures that tell learning from shortcuts."""
+    found = tracks.direct.found
+    cells = torch.tensor(float(found.shape[3]))
+    entropy = -(found * found.clamp_min(1e-12).log()).sum(dim=3).mean() / cells.log()
+    middle = torch.zeros_like(theta)
+    half_px = tracker.frame_grid.x.pixels / 2
+    return {
+        "return_error_px": error.sqrt().mean() * half_px,
+        # What always guessing the centre would cost: an error near it means that nothing is tracked.
+        "centre_error": alignment_error(middle, theta, scale=tracker.scale).mean(),
+        "entropy": entropy,  # 1: every frame cell is as likely as any other
+        "outside": 1 - inside(tracks.direct.cells, tracker.frame_grid).float().mean(),
+        # How different the places of different patches are: 0 when all are found at one fixed place.
+        "spread": tracks.direct.theta[..., :2].std(dim=0).mean() / theta[..., :2].std(dim=0).mean().clamp_min(1e-6),
+    }

@@ -1,0 +1,133 @@
+"""g: from an affinity to the pose of the patch in the frame, three ways behind one interface.
+
+`paper`       two 3x3 convolutions of 512 channels over the patch's grid and one linear layer, as printed
+`release`     4x4 convolutions of 128 and 64 channels, as the authors' 2019 program has them
+`procrustes`  the rigid motion that fits the matches best, in closed form: nothing to learn
+The learned ones see each frame cell as a channel, so they work for one size of frame and patch.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from timecycle.errors import SettingsError
+from timecycle.grid import Grid
+from timecycle.model.affinity import Affinity
+from timecycle.pose import Theta, cell_places, place
+
+Kind = Literal["paper", "release", "procrustes"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalizerConfig:
+    kind: Kind = "procrustes"
+    sharpen: float = 2.0  # procrustes: power of the affinity before expectations; 1 pulls vague matches to the centre
+
+
+def make_localizer(config: LocalizerConfig, *, frame_grid: Grid, patch_grid: Grid) -> nn.Module:
+    """A module from affinities to poses."""
+    if config.kind == "procrustes":
+        return Procrustes(config.sharpen, frame_grid=frame_grid, patch_grid=patch_grid)
+    if config.kind == "paper":
+        return PaperLocalizer(frame_grid.cells, patch_grid)
+    if config.kind == "release":
+        return ReleaseLocalizer(frame_grid.cells, patch_grid)
+    raise SettingsError(f"localizer is {config.kind!r}", remedy="choose one of paper, release, procrustes")
+
+
+class PaperLocalizer(nn.Module):
+    """Two 3x3 convolutions of 512 channels, then one linear layer to (tx, ty, alpha)."""
+
+    def __init__(self, frame_cells: int, patch_grid: Grid) -> None:
+        super().__init__()
+        self._shape = (patch_grid.y.cells, patch_grid.x.cells)
+        self.conv1 = nn.Conv2d(frame_cells, 512, 3, padding=1)
+        self.conv2 = nn.Conv2d(512, 512, 3, padding=1)
+        self.linear = nn.Linear(512 * patch_grid.cells, 3)
+        _start_in_the_middle(self, self.linear)
+
+    def forward(self, found: Affinity) -> Theta:
+        x = F.relu(self.conv1(_as_image(found, self._shape)))
+        x = F.relu(self.conv2(x))
+        theta: Tensor = self.linear(x.flatten(1))
+        return theta.float().reshape(*found.shape[:2], 3)
+
+
+class ReleaseLocalizer(nn.Module):
+    """Two 4x4 convolutions without padding or bias, leaky ReLUs, one linear layer."""
+
+    def __init__(self, frame_cells: int, patch_grid: Grid) -> None:
+        super().__init__()
+        self._shape = (patch_grid.y.cells, patch_grid.x.cells)
+        left = (self._shape[0] - 6) * (self._shape[1] - 6)
+        if min(self._shape) < 7:
+            raise SettingsError(
+                f"the localizer `release` needs patches of at least 7x7 cells, not {self._shape[1]}x{self._shape[0]}",
+                remedy="use larger patches (80 px at stride 8 are 10x10), or the localizer `paper` or `procrustes`",
+            )
+        self.conv1 = nn.Conv2d(frame_cells, 128, 4, bias=False)
+        self.conv2 = nn.Conv2d(128, 64, 4, bias=False)
+        self.linear = nn.Linear(64 * left, 3)
+        _start_in_the_middle(self, self.linear)
+
+    def forward(self, found: Affinity) -> Theta:
+        x = F.leaky_relu(self.conv1(_as_image(found, self._shape)), 0.1)
+        x = F.leaky_relu(self.conv2(x), 0.1)
+        theta: Tensor = self.linear(x.flatten(1))
+        return theta.float().reshape(*found.shape[:2], 3)
+
+
+class Procrustes(nn.Module):
+    """The rotation and shift that best carry the patch's cells to where they are expected; surer cells weigh more."""
+
+    def __init__(self, sharpen: float, *, frame_grid: Grid, patch_grid: Grid) -> None:
+        super().__init__()
+        self._sharpen = sharpen
+        scale = patch_grid.x.pixels / frame_grid.x.pixels
+        self.register_buffer("frame", cell_places(frame_grid), persistent=False)
+        self.register_buffer("patch", scale * cell_places(patch_grid), persistent=False)
+        self.frame: Tensor
+        self.patch: Tensor
+
+    def forward(self, found: Affinity) -> Theta:
+        sharp = found**self._sharpen
+        sharp = sharp / sharp.sum(dim=3, keepdim=True)
+        expected = sharp @ self.frame  # b m patch 2
+        sure = found.amax(dim=3)
+        weight = (sure / sure.sum(dim=2, keepdim=True))[..., None]
+        target, source = ((weight * points).sum(dim=2, keepdim=True) for points in (expected, self.patch))
+        x, y = (expected - target).unbind(dim=-1)
+        u, v = (self.patch - source).unbind(dim=-1)
+        share = weight[..., 0]
+        along, across = (share * (u * x + v * y)).sum(dim=2), (share * (u * y - v * x)).sum(dim=2)
+        # Where every cell is expected at one place there is no direction: then no rotation, and a finite gradient.
+        alpha = torch.atan2(across, along + 1e-8)
+        turned = place(_turn(alpha), source, scale=1.0)  # the centre of weight after the rotation
+        shift = (target - turned)[:, :, 0]
+        return torch.cat([shift, alpha[..., None]], dim=-1)
+
+
+def _turn(alpha: Float[Tensor, "b m"]) -> Theta:
+    """A pose that only rotates."""
+    still = torch.zeros_like(alpha)
+    return torch.stack([still, still, alpha], dim=-1)
+
+
+def _as_image(found: Affinity, shape: tuple[int, int]) -> Float[Tensor, "bm frame rows columns"]:
+    """A channel for each frame cell over the grid of the patch; in memory the channels are last already."""
+    return found.reshape(-1, *shape, found.shape[3]).permute(0, 3, 1, 2)
+
+
+def _start_in_the_middle(localizer: nn.Module, linear: nn.Linear) -> None:
+    """Kaiming (fan out) convolutions and a nearly silent last layer: every first guess is the centre, unrotated."""
+    for module in localizer.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    nn.init.normal_(linear.weight, std=0.01)
+    nn.init.zeros_(linear.bias)

@@ -1,0 +1,115 @@
+"""Walks over two views: out through time in one geometric view of a clip, back in another (the second objective).
+
+A walker starts on a cell of the first frame, steps from frame to frame with the probabilities of an affinity, turns,
+and comes back in the other view. There it should stand where the known map between the views puts its start. The two
+views share no place, so neither standing still nor matching by position closes the walk.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from timecycle.grid import Grid
+from timecycle.model.affinity import at_least_fp32
+from timecycle.model.objective import Outcome, Scalar, weighted
+from timecycle.pose import cell_places, to_cells
+
+Views = Float[Tensor, "b n c h w"]  # features of length one of n frames of a clip in one view
+Steps = Float[Tensor, "b cells cells"]  # for each cell a distribution over the cells of the next frame
+Maps = Float[Tensor, "b 2 3"]  # from the coordinates of the first view to those of the second
+
+
+@dataclass(frozen=True, kw_only=True)
+class WalksConfig:
+    frames: int = 4  # walks go out over 1 to frames - 1 steps
+    temperature: float = 0.07
+    dropout: float = 0.1  # share of possible steps that are closed, so that no walk relies on one way
+    walk: float = 1.0
+    still: float = 1.0  # the walk of length 0: from one view to the other in the same frame
+
+
+def walk_losses(
+    out: Views,
+    back: Views,
+    maps: Maps,
+    *,
+    grid: Grid,
+    config: WalksConfig,
+    generator: torch.Generator | None = None,
+) -> Outcome:
+    """Cross-entropy of where walks of every length end to where the map between the views puts their starts."""
+    target = returns(maps, grid)
+    away = torch.eye(grid.cells, device=out.device).expand(len(out), -1, -1)
+    home = away
+    ends: dict[int, Steps] = {0: _steps(out[:, 0], back[:, 0], config, generator)}
+    for length in range(1, out.shape[1]):
+        away = away @ _steps(out[:, length - 1], out[:, length], config, generator)
+        if length > 1:
+            home = _steps(back[:, length - 1], back[:, length - 2], config, generator) @ home
+        turn = _steps(out[:, length], back[:, length - 1], config, generator)
+        ends[length] = away @ (turn @ home)
+    costs = {length: _cross_entropy(end, target) for length, end in ends.items()}
+    walks = [cost for length, cost in costs.items() if length > 0]
+    losses = {"still": costs[0]} | ({"walk": torch.stack(walks).mean()} if walks else {})
+    return weighted(losses, {"walk": config.walk, "still": config.still}, _figures(ends, target, grid))
+
+
+@dataclass(frozen=True, eq=False)
+class Returns:
+    """Where each cell's walk should end: weights of the cells around the place, and whether the view has it."""
+
+    weight: Steps
+    cells: Float[Tensor, "b cells 2"]
+    seen: Float[Tensor, "b cells"]
+
+
+def returns(maps: Maps, grid: Grid) -> Returns:
+    """The places of the first view's cells in the second view, as bilinear weights of its cells."""
+    points = cell_places(grid, device=maps.device)
+    moved = torch.einsum("bxy,py->bpx", maps[..., :2], points) + maps[:, None, :, 2]
+    cells = to_cells(moved, grid)
+    column, row = cells.unbind(dim=-1)
+    across, down = (
+        (1 - (place[..., None] - torch.arange(count, device=maps.device)).abs()).clamp_min(0)
+        for place, count in ((column, grid.x.cells), (row, grid.y.cells))
+    )
+    weight = (down[..., :, None] * across[..., None, :]).flatten(2)
+    # Outside the outer centres the weights no longer add up to one.
+    seen = (weight.sum(dim=2) > 0.999).float()
+    return Returns(weight, cells, seen)
+
+
+def _steps(
+    start: Float[Tensor, "b c h w"],
+    end: Float[Tensor, "b c h w"],
+    config: WalksConfig,
+    generator: torch.Generator | None,
+) -> Steps:
+    score = at_least_fp32(torch.bmm(start.flatten(2).transpose(1, 2), end.flatten(2))) / config.temperature
+    if config.dropout and generator is not None:
+        closed = torch.rand(score.shape, generator=generator, device=score.device) < config.dropout
+        score = score.masked_fill(closed, -1e4)
+    return score.softmax(dim=2)
+
+
+def _cross_entropy(end: Steps, target: Returns) -> Scalar:
+    cost = -(target.weight * (end + 1e-8).log()).sum(dim=2)
+    return (cost * target.seen).sum() / target.seen.sum().clamp_min(1)
+
+
+@torch.no_grad()
+def _figures(ends: dict[int, Steps], target: Returns, grid: Grid) -> dict[str, Scalar]:
+    """How often walks come home within a cell, by length, and how sure each is."""
+    figures = {}
+    for length, end in ends.items():
+        best = end.argmax(dim=2)
+        place = torch.stack([best % grid.x.cells, best // grid.x.cells], dim=-1)
+        near = ((place - target.cells).abs().amax(dim=-1) <= 1).float()
+        figures[f"home_{length}"] = (near * target.seen).sum() / target.seen.sum().clamp_min(1)
+    longest = ends[max(ends)]
+    cells = torch.tensor(float(grid.cells))
+    figures["entropy"] = -(longest * longest.clamp_min(1e-12).log()).sum(dim=2).mean() / cells.log()
+    figures["seen"] = target.seen.mean()
+    return figures

@@ -1,0 +1,110 @@
+"""Tracking cycles: at their minimum where tracking is perfect, costly where it is not, and no reward for collapse."""
+
+import pytest
+import torch
+
+from timecycle.cycles import CyclesConfig, cycle_losses, inlier_score
+from timecycle.model.localizer import LocalizerConfig
+from timecycle.model.tracker import Tracker
+from wandering import FRAME, PATCH, frames, patch, theta, world
+
+MOVES = [(-3, 2), (-1, 1), (1, 0), (2, -2), (0, 0)]  # of the frames, oldest first
+
+
+def tracker(**changes) -> Tracker:
+    return Tracker(LocalizerConfig(**changes), frame_grid=FRAME, patch_grid=PATCH, temperature=0.02)
+
+
+def outcome(seen, query, pose, *, track=None, **weights):
+    return cycle_losses(seen, query, pose, tracker=track or tracker(), config=CyclesConfig(**weights))
+
+
+@pytest.mark.parametrize("moves", [MOVES, [(0, 0)] * 5], ids=["moving", "still"])
+@pytest.mark.parametrize("past", [1, 2, 4])
+def test_perfect_features_are_followed_home_at_no_cost(moves, past):
+    seen = frames(world(), moves[-past - 1 :])
+    found = outcome(seen, patch(seen[:, -1], 4, 6), theta(4, 6, 3))
+    assert found.losses["long"] < 1e-6
+    assert found.losses["skip"] < 1e-6
+    assert found.losses["inlier"] < -0.99
+    assert found.losses["similarity"] < -0.99
+    assert found.diagnostics["return_error_px"] < 0.1
+    assert found.diagnostics["outside"] == 0
+
+
+def test_gradients_are_finite_and_reach_every_frame():
+    seen = frames(world(), MOVES).requires_grad_()
+    query = patch(seen[:, -1], 4, 6).detach().requires_grad_()
+    outcome(seen, query, theta(4, 6, 3), similarity=1.0).total.backward()
+    assert torch.isfinite(seen.grad).all()
+    assert torch.isfinite(query.grad).all()
+
+
+def test_gradients_are_finite_with_equal_features():
+    seen = torch.ones(2, 5, 8, 15, 15, requires_grad=True)
+    query = torch.ones(2, 8, 5, 5, requires_grad=True)
+    outcome(seen / 8**0.5, query / 8**0.5, theta(4, 6, 2)).total.backward()
+    assert torch.isfinite(seen.grad).all()
+    assert torch.isfinite(query.grad).all()
+
+
+def test_equal_features_are_the_best_of_the_printed_similarity_and_the_worst_of_the_inlier_score():
+    """Why the similarity of the paper is off by default: everything alike is its optimum."""
+    flat = torch.ones(3, 5, 8, 15, 15) / 8**0.5
+    collapsed = outcome(flat, flat[:, 0, :, :5, :5], theta(4, 6, 3))
+    assert collapsed.losses["similarity"] == pytest.approx(-1, abs=1e-5)
+    assert -collapsed.losses["inlier"] == pytest.approx(1 / 225, rel=1e-3)
+    assert collapsed.diagnostics["entropy"] == pytest.approx(1, abs=1e-4)
+    # No rotation and the middle of the frame, wherever the patch was.
+    assert collapsed.losses["long"] == pytest.approx(collapsed.diagnostics["centre_error"].item(), rel=0.05)
+
+
+def test_a_lost_patch_costs_and_the_figures_say_so():
+    seen = frames(world(), MOVES)
+    strange = world(seed=9)[:, :, :5, :5]
+    found = outcome(seen, strange, theta(4, 6, 3))
+    assert found.losses["long"] > 0.01
+    assert found.losses["inlier"] > -0.9
+
+
+def test_patches_found_at_one_fixed_place_have_no_spread():
+    """The shortcut in which every patch matches the same place."""
+    seen = frames(world(batch=1), MOVES).expand(4, -1, -1, -1, -1)
+    places = [(1, 2), (8, 3), (4, 9), (9, 9)]
+    poses = torch.cat([theta(left, top, 1) for left, top in places])
+    honest = torch.cat([patch(seen[:1, -1], left, top) for left, top in places])
+    fixed = patch(seen[:, -1], 5, 5)
+    assert outcome(seen, honest, poses).diagnostics["spread"] > 0.8
+    assert outcome(seen, fixed, poses).diagnostics["spread"] < 0.05
+
+
+def test_cycles_of_all_lengths_are_what_tracking_them_one_by_one_gives():
+    """The shared way back and patches tracked together change nothing."""
+    seen = frames(world(channels=6), MOVES)  # few channels: matches are ambiguous and tracks differ
+    query, pose, track = patch(seen[:, -1], 4, 6), theta(4, 6, 3), tracker()
+    found = outcome(seen, query, pose, track=track)
+    from timecycle.pose import alignment_error
+
+    long, skip, inlier = [], [], []
+    for length in range(1, 5):
+        current = query[:, None]
+        for step in range(1, length + 1):
+            current = track(seen[:, 4 - step], current).patches
+        for step in range(length - 1, -1, -1):
+            last = track(seen[:, 4 - step], current)
+            current = last.patches
+        long.append(alignment_error(last.theta[:, 0], pose, scale=1 / 3))
+        direct = track(seen[:, 4 - length], query[:, None])
+        inlier.append(inlier_score(direct.found, direct.cells, tracker=track))
+        skip.append(alignment_error(track(seen[:, 4], direct.patches).theta[:, 0], pose, scale=1 / 3))
+    assert found.losses["long"] == pytest.approx(torch.stack(long).mean().item(), rel=1e-3)
+    assert found.losses["skip"] == pytest.approx(torch.stack(skip).mean().item(), rel=1e-3)
+    assert -found.losses["inlier"] == pytest.approx(torch.cat(inlier).mean().item(), rel=1e-3)
+
+
+def test_the_total_is_the_weighted_sum_and_a_weight_of_nothing_leaves_a_loss_out():
+    seen = frames(world(channels=6), MOVES)
+    found = outcome(seen, patch(seen[:, -1], 4, 6), theta(4, 6, 3), long=0.5, skip=0.25, inlier=2.0)
+    expected = 0.5 * found.losses["long"] + 0.25 * found.losses["skip"] + 2 * found.losses["inlier"]
+    assert found.total == pytest.approx(expected.item(), rel=1e-5)
+    assert set(found.losses) == {"long", "skip", "inlier", "similarity"}

@@ -1,0 +1,110 @@
+"""Walks over two views: certain of their way home with perfect features, lost with equal ones, never by position."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+from timecycle.grid import grid_over
+from timecycle.walks import WalksConfig, returns, walk_losses
+from wandering import frames, world
+
+GRID = grid_over(120, 120, cells=(15, 15), stride_px=8, first_px=0)
+CONFIG = WalksConfig(temperature=0.02)
+
+
+def shift_map(columns: int, rows: int, batch: int = 3) -> torch.Tensor:
+    """The map to a view that begins so many cells later: what stood at cell c stands at c - shift."""
+    made = torch.tensor([[1.0, 0, -columns * 16 / 120], [0, 1, -rows * 16 / 120]])
+    return made.expand(batch, 2, 3)
+
+
+def views(shift=(3, -2), moves=((0, 0), (1, 2), (-2, 1), (2, -1))):
+    whole = world()
+    out = frames(whole, list(moves))
+    back = frames(whole, [(x + shift[0], y + shift[1]) for x, y in moves])
+    return out, back, shift_map(*shift)
+
+
+def test_perfect_features_find_home_in_the_other_view():
+    out, back, maps = views()
+    found = walk_losses(out, back, maps, grid=GRID, config=CONFIG)
+    for length in range(4):
+        # A walker whose way leaves the frame is lost, whatever the features.
+        assert found.diagnostics[f"home_{length}"] > (0.99 if length == 0 else 0.7)
+    assert found.losses["still"] < 0.01
+
+
+def test_in_a_still_clip_every_walk_comes_home():
+    out, back, maps = views(shift=(0, 0), moves=[(0, 0)] * 4)
+    found = walk_losses(out, back, maps, grid=GRID, config=CONFIG)
+    assert found.total < 1e-3
+    assert found.diagnostics["home_3"] == 1
+
+
+def test_equal_features_know_nothing():
+    flat = torch.ones(2, 4, 8, 15, 15) / 8**0.5
+    found = walk_losses(flat, flat, shift_map(3, -2, 2), grid=GRID, config=CONFIG)
+    assert found.losses["walk"] == pytest.approx(math.log(225), rel=1e-3)
+    assert found.diagnostics["entropy"] == pytest.approx(1, abs=1e-4)
+
+
+def test_features_that_only_know_their_position_do_not_come_home():
+    """The two views share no place: matching by position is not a way home."""
+    position = F.normalize(torch.randn(1, 1, 128, 15, 15, generator=torch.Generator().manual_seed(1)), dim=2)
+    position = position.expand(3, 4, -1, -1, -1)
+    found = walk_losses(position, position, shift_map(3, -2), grid=GRID, config=CONFIG)
+    assert found.diagnostics["home_1"] == 0
+    assert found.losses["walk"] > math.log(225)
+
+
+def test_gradients_are_finite():
+    out, back, maps = (tensor.clone().requires_grad_() for tensor in views())
+    walk_losses(out, back, maps.detach(), grid=GRID, config=WalksConfig()).total.backward()
+    assert torch.isfinite(out.grad).all()
+    assert torch.isfinite(back.grad).all()
+
+
+def test_walks_of_all_lengths_are_the_plain_products():
+    out, back, maps = views()
+    config = WalksConfig(temperature=0.2)
+    found = walk_losses(out, back, maps, grid=GRID, config=config)
+    target = returns(maps, GRID)
+
+    def step(a, b):
+        return (torch.einsum("bchw,bcxy->bhwxy", a, b).flatten(3).flatten(1, 2) / 0.2).softmax(dim=2)
+
+    costs = []
+    for length in range(1, 4):
+        walk = torch.eye(225).expand(3, -1, -1)
+        for t in range(length):
+            walk = walk @ step(out[:, t], out[:, t + 1])
+        walk = walk @ step(out[:, length], back[:, length - 1])
+        for t in range(length - 1, 0, -1):
+            walk = walk @ step(back[:, t], back[:, t - 1])
+        cost = -(target.weight * (walk + 1e-8).log()).sum(dim=2)
+        costs.append((cost * target.seen).sum() / target.seen.sum())
+    assert found.losses["walk"] == pytest.approx(torch.stack(costs).mean().item(), rel=1e-4)
+
+
+def test_targets_are_where_the_map_puts_each_cell():
+    target = returns(shift_map(3, -2, 1), GRID)
+    seen = target.seen.reshape(15, 15)
+    assert seen[:, :3].sum() == 0  # left of the second view
+    assert seen[13:].sum() == 0
+    assert seen[:13, 3:].all()
+    best = target.weight.argmax(dim=2).reshape(15, 15)
+    assert best[4, 7] == (4 + 2) * 15 + (7 - 3)
+
+
+def test_closed_steps_come_from_the_generator_alone():
+    out, back, maps = views()
+
+    def loss(seed):
+        config = WalksConfig(dropout=0.3, temperature=0.05)
+        made = torch.Generator().manual_seed(seed) if seed is not None else None
+        return walk_losses(out, back, maps, grid=GRID, config=config, generator=made).total.item()
+
+    assert loss(1) == loss(1) != loss(2)
+    assert loss(None) < loss(1)
