@@ -6,10 +6,11 @@ DATA holds davis2016/, badja/ and jhmdb_sample/; predictions stay in DIR, where 
 """
 
 import argparse
+import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from record import RESULTS
@@ -19,9 +20,12 @@ from timecycle.evaluation.benchmark import Benchmark
 from timecycle.evaluation.davis import find_davis
 from timecycle.evaluation.evaluate import REPORT, evaluate
 from timecycle.evaluation.jhmdb import find_jhmdb
-from timecycle.evaluation.methods import load_method
+from timecycle.evaluation.methods import Method, load_method
+from timecycle.evaluation.predictions import FOLDER, read_record, settings_of
 from timecycle.evaluation.reconstruction import find_reconstruction
+from timecycle.files import write_text
 from timecycle.model.inference import Precision
+from timecycle.propagation.settings import PropagateConfig
 
 EIGHT = ("blackswan", "bmx-trees", "camel", "dance-twirl", "goat", "horsejump-high", "libby", "parkour")
 ABLATED = "efficientnet-lite0-s8"
@@ -52,7 +56,7 @@ def evaluations() -> Iterator[Evaluation]:
     )
     for encoder in (*controls, "random-resnet18", "random-resnet18@1", "random-resnet18@2"):
         yield Evaluation(name=f"davis2016_240p_{_file(encoder)}", find=_davis(), encoder=encoder)
-    for encoder in ("random-resnet50", "random-resnet18"):
+    for encoder in ("random-resnet50", "random-resnet18"):  # the second is taken from the whole set
         yield Evaluation(name=f"davis2016_eight_240p_{_file(encoder)}", find=_davis(*EIGHT), encoder=encoder)
     yield from _ablations()
     for encoder in ("identity", "dis-flow", "rgb", "random-resnet18", "efficientnet-lite0-s8", "vgg16"):
@@ -70,7 +74,7 @@ def _ablations() -> Iterator[Evaluation]:
     """One setting at a time around the preset `fast`."""
     changes: dict[str, dict[str, tuple[str, ...]]] = {
         "neighbours": {str(k): (f"neighbours={k}",) for k in (1, 5, 10, 20)},
-        "references": {str(k): (f"past_frames={k}",) for k in (0, 1, 3, 7, 20)},
+        "references": {str(k): (f"past_frames={k}",) for k in (1, 3, 7, 20)},
         "window": {
             **{str(px): (f"window_px={px}", f"anchor_window_px={px}") for px in (24, 48, 96)},
             "none": ("window_px=none", "anchor_window_px=none"),
@@ -102,11 +106,27 @@ def _jhmdb(data: Path) -> Benchmark:
 
 
 def _reconstruction(data: Path) -> Benchmark:
-    return find_reconstruction(data / "davis2016", gaps=(5, 10), stride=4)
+    return find_reconstruction(data / "davis2016", gaps=(5, 10), stride=10)
 
 
 def _file(encoder: str) -> str:
     return encoder.replace("-", "_").replace("@", "_")
+
+
+def _borrow(folder: Path, benchmark: Benchmark, method: Method, config: PropagateConfig) -> None:
+    """Take over clips that an evaluation of more clips has predicted already, with the same method and settings."""
+    wanted = {clip.name for clip in benchmark.clips}
+    settings = json.loads(json.dumps(asdict(settings_of(benchmark, method, config))))
+    for path in () if folder.exists() else sorted(folder.parent.glob(f"*/{FOLDER}.json")):
+        record = read_record(path.parent)
+        same = {key: value for key, value in record["settings"].items() if key != "benchmark"}
+        of_one_kind = record["settings"]["benchmark"]["name"] == benchmark.name
+        if of_one_kind and same.items() <= settings.items() and wanted < set(record["clips"]):
+            for name in wanted:
+                shutil.copytree(path.parent / FOLDER / name, folder / FOLDER / name)
+            clips = {name: record["clips"][name] for name in sorted(wanted)}
+            write_text(folder / f"{FOLDER}.json", json.dumps(record | {"settings": settings, "clips": clips}, indent=2))
+            return
 
 
 def main() -> int:
@@ -121,7 +141,9 @@ def main() -> int:
         folder = chosen.work / one.name
         method = load_method(one.encoder, precision=one.precision)
         config = propagate_config(one.preset, one.settings)
-        report = evaluate(one.find(chosen.data), method, config, folder)
+        benchmark = one.find(chosen.data)
+        _borrow(folder, benchmark, method, config)
+        report = evaluate(benchmark, method, config, folder)
         shutil.copyfile(folder / REPORT, RESULTS / f"{one.name}.json")
         main_score = next(iter(report.scores.items()))
         print(f"{one.name}: {main_score[0]} {main_score[1]:.4f}, {report.seconds:.0f} s", flush=True)

@@ -33,6 +33,16 @@ class Settings:
     config: dict[str, Any]
 
 
+def settings_of(benchmark: Benchmark, method: Method, config: PropagateConfig) -> Settings:
+    return Settings(
+        benchmark=describe(benchmark),
+        encoder=method.name,
+        weights_sha256=method.sha256,
+        form=method.form,
+        config=dataclasses.asdict(config),
+    )
+
+
 def predict(
     benchmark: Benchmark,
     method: Method,
@@ -44,13 +54,7 @@ def predict(
 ) -> dict[str, Any]:
     """Predict every clip that is not there yet; returns the record of the whole folder."""
     progress = progress or (lambda done, total: None)
-    settings = Settings(
-        benchmark=describe(benchmark),
-        encoder=method.name,
-        weights_sha256=method.sha256,
-        form=method.form,
-        config=dataclasses.asdict(config),
-    )
+    settings = settings_of(benchmark, method, config)
     make_folder(folder)
     with lock(folder):
         record = _open(folder, settings, overwrite=overwrite)
