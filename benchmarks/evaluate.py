@@ -41,6 +41,7 @@ class Evaluation:
     preset: str = "fast"
     settings: tuple[str, ...] = ()
     precision: Precision = "fp32"
+    part: bool = False  # of the clips of another evaluation, which may have predicted them already
 
 
 def evaluations() -> Iterator[Evaluation]:
@@ -57,7 +58,7 @@ def evaluations() -> Iterator[Evaluation]:
     for encoder in (*controls, "random-resnet18", "random-resnet18@1", "random-resnet18@2"):
         yield Evaluation(name=f"davis2016_240p_{_file(encoder)}", find=_davis(), encoder=encoder)
     for encoder in ("random-resnet50", "random-resnet18"):  # the second is taken from the whole set
-        yield Evaluation(name=f"davis2016_eight_240p_{_file(encoder)}", find=_davis(*EIGHT), encoder=encoder)
+        yield Evaluation(name=f"davis2016_eight_240p_{_file(encoder)}", find=_davis(*EIGHT), encoder=encoder, part=True)
     yield from _ablations()
     for encoder in ("identity", "dis-flow", "rgb", "random-resnet18", "efficientnet-lite0-s8", "vgg16"):
         yield Evaluation(name=f"badja_480p_{_file(encoder)}", find=_badja, encoder=encoder, preset="default")
@@ -87,7 +88,7 @@ def _ablations() -> Iterator[Evaluation]:
     for setting, values in changes.items():
         for value, settings in values.items():
             yield Evaluation(
-                name=f"ablation_{setting}_{value}", find=_davis(*EIGHT), encoder=ABLATED, settings=settings
+                name=f"ablation_{setting}_{value}", find=_davis(*EIGHT), encoder=ABLATED, settings=settings, part=True
             )
 
 
@@ -113,19 +114,22 @@ def _file(encoder: str) -> str:
     return encoder.replace("-", "_").replace("@", "_")
 
 
-def _borrow(folder: Path, benchmark: Benchmark, method: Method, config: PropagateConfig) -> None:
-    """Take over clips that an evaluation of more clips has predicted already, with the same method and settings."""
-    wanted = {clip.name for clip in benchmark.clips}
-    settings = json.loads(json.dumps(asdict(settings_of(benchmark, method, config))))
+def _borrow(folder: Path, whole: Benchmark, part: Benchmark, method: Method, config: PropagateConfig) -> None:
+    """Take over clips that an evaluation of the whole benchmark has predicted, with the same method and settings."""
+    wanted, wider = (
+        json.loads(json.dumps(asdict(settings_of(benchmark, method, config)))) for benchmark in (part, whole)
+    )
     for path in () if folder.exists() else sorted(folder.parent.glob(f"*/{FOLDER}.json")):
         record = read_record(path.parent)
-        same = {key: value for key, value in record["settings"].items() if key != "benchmark"}
-        of_one_kind = record["settings"]["benchmark"]["name"] == benchmark.name
-        if of_one_kind and same.items() <= settings.items() and wanted < set(record["clips"]):
-            for name in wanted:
-                shutil.copytree(path.parent / FOLDER / name, folder / FOLDER / name)
-            clips = {name: record["clips"][name] for name in sorted(wanted)}
-            write_text(folder / f"{FOLDER}.json", json.dumps(record | {"settings": settings, "clips": clips}, indent=2))
+        names = [clip.name for clip in part.clips]
+        if record["settings"] == wider and set(names) <= set(record["clips"]):
+            aside = folder.with_name(f".{folder.name}.part")
+            shutil.rmtree(aside, ignore_errors=True)
+            for name in names:
+                shutil.copytree(path.parent / FOLDER / name, aside / FOLDER / name)
+            record |= {"settings": wanted, "clips": {name: record["clips"][name] for name in names}}
+            write_text(aside / f"{FOLDER}.json", json.dumps(record, indent=2))
+            aside.rename(folder)
             return
 
 
@@ -142,7 +146,8 @@ def main() -> int:
         method = load_method(one.encoder, precision=one.precision)
         config = propagate_config(one.preset, one.settings)
         benchmark = one.find(chosen.data)
-        _borrow(folder, benchmark, method, config)
+        if one.part:
+            _borrow(folder, _davis()(chosen.data), benchmark, method, config)
         report = evaluate(benchmark, method, config, folder)
         shutil.copyfile(folder / REPORT, RESULTS / f"{one.name}.json")
         main_score = next(iter(report.scores.items()))

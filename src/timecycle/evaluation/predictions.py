@@ -1,7 +1,7 @@
 """Predict and store: one folder of labels per clip, with the settings they were made with. Scoring comes after.
 
 DIR/predictions/CLIP/00000.png ...   whole or absent: a clip is written aside and moved into place
-DIR/predictions.json                 benchmark, method, settings; which clips are done, how long they took
+DIR/predictions.json                 benchmark, method, settings; which clips are done, by which commit, their checksums
 """
 
 import dataclasses
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from timecycle.errors import OutputError
-from timecycle.evaluation.benchmark import Benchmark, Clip, OnFrame, Progress, describe
+from timecycle.evaluation.benchmark import Benchmark, Clip, OnFrame, Progress, checksum, describe
 from timecycle.evaluation.methods import Method
-from timecycle.files import lock, make_folder, write_text
+from timecycle.files import make_folder, write_text
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.provenance import commit, machine
 from timecycle.version import __version__
@@ -52,23 +52,51 @@ def predict(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Predict every clip that is not there yet; returns the record of the whole folder."""
-    progress = progress or (lambda done, total: None)
-    settings = settings_of(benchmark, method, config)
-    make_folder(folder)
-    with lock(folder):
-        record = _open(folder, settings, overwrite=overwrite)
-        lengths = {clip.name: len(clip.frames) - clip.first for clip in benchmark.clips}
-        steps = _Steps(sum(lengths.values()), progress)
-        for clip in benchmark.clips:
-            ended = steps.done + lengths[clip.name]
-            if clip.name not in record["clips"]:
-                started = time.monotonic()
-                _predict_clip(benchmark, clip, method, config, folder, on_frame=steps.step)
-                record["clips"][clip.name] = {"seconds": round(time.monotonic() - started, 2), "commit": commit()}
-                _write(folder, record)
-            steps.jump(ended)
+    """Predict every clip that is not there yet; returns the record of the whole folder, which the caller has locked."""
+    made_by = commit()  # now: what runs was loaded now, whatever is on disk by the time it ends
+    record = _open(folder, settings_of(benchmark, method, config), overwrite=overwrite)
+    steps = _Steps(
+        sum(len(clip.frames) - clip.first for clip in benchmark.clips), progress or (lambda done, total: None)
+    )
+    for clip in benchmark.clips:
+        ended = steps.done + len(clip.frames) - clip.first
+        if clip.name not in record["clips"]:
+            started, counted = time.monotonic(), steps.done
+            _predict_clip(benchmark, clip, method, config, folder, on_frame=steps.step)
+            record["clips"][clip.name] = {
+                "frames": steps.done - counted,
+                "seconds": round(time.monotonic() - started, 2),
+                "commit": made_by,
+                "sha256": _checksum(folder, clip.name),
+            }
+            _write(folder, record)
+        steps.jump(ended)
     return record
+
+
+def check(folder: Path, record: dict[str, Any]) -> None:
+    """Refuse predictions that are no longer what was predicted."""
+    for name, clip in record["clips"].items():
+        if _checksum(folder, name) != clip["sha256"]:
+            raise OutputError(
+                f"{folder / FOLDER / name} was changed after it was predicted",
+                remedy="pass --overwrite to predict again, or score what is there as anyone's, with --masks",
+            )
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """The record beside stored predictions."""
+    path = folder / f"{FOLDER}.json"
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if not {"settings", "clips"} <= set(record):
+            raise ValueError("it is no record of predictions")
+    except (OSError, ValueError, TypeError) as error:
+        raise OutputError(
+            f"{path} cannot be read: {error}", remedy="choose another folder with -o, or pass --overwrite"
+        ) from error
+    found: dict[str, Any] = record
+    return found
 
 
 @dataclasses.dataclass
@@ -87,38 +115,30 @@ class _Steps:
         self.show(done, self.total)
 
 
-def read_record(folder: Path) -> dict[str, Any]:
-    """The record beside stored predictions."""
-    path = folder / f"{FOLDER}.json"
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise OutputError(f"{path} cannot be read: {error}", remedy="predict into an empty folder") from error
-    if not isinstance(record, dict):
-        raise OutputError(f"{path} is not a record of predictions", remedy="predict into an empty folder")
-    return record
-
-
 def _open(folder: Path, settings: Settings, *, overwrite: bool) -> dict[str, Any]:
-    fresh = {
-        "settings": dataclasses.asdict(settings),
+    fresh: dict[str, Any] = {
+        "settings": json.loads(json.dumps(dataclasses.asdict(settings))),
         "timecycle": __version__,
         "machine": machine(),
         "clips": {},
     }
-    if not (folder / f"{FOLDER}.json").exists():
-        if (folder / FOLDER).exists():
-            raise OutputError(
-                f"{folder / FOLDER} holds predictions without a record of how they were made",
-                remedy="choose another folder with -o, or score them with --masks",
-            )
-        return fresh
-    record = read_record(folder)
     if overwrite:
+        # First the record, so that nothing old can pass for something new if this is interrupted.
+        _write(folder, fresh)
+        (folder / "report.json").unlink(missing_ok=True)
         shutil.rmtree(folder / FOLDER, ignore_errors=True)
         return fresh
-    _refuse_mixing(folder, record.get("settings", {}), json.loads(json.dumps(fresh["settings"])))
-    return record
+    if (folder / f"{FOLDER}.json").exists():
+        record = read_record(folder)
+        _refuse_mixing(folder, record["settings"], fresh["settings"])
+        return record
+    if (folder / FOLDER).exists():
+        raise OutputError(
+            f"{folder / FOLDER} holds predictions without a record of how they were made",
+            remedy="choose another folder with -o, pass --overwrite, or score them with --masks",
+        )
+    _write(folder, fresh)
+    return fresh
 
 
 def _refuse_mixing(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
@@ -147,6 +167,10 @@ def _predict_clip(
     make_folder(target.parent)
     shutil.rmtree(target, ignore_errors=True)
     aside.rename(target)
+
+
+def _checksum(folder: Path, clip: str) -> str:
+    return checksum(sorted((folder / FOLDER / clip).glob("*")))
 
 
 def _write(folder: Path, record: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from timecycle.errors import SettingsError
 from timecycle.evaluation.benchmark import Scores
 from timecycle.files import write_text
+from timecycle.provenance import commit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,13 +20,15 @@ class Report:
     encoder: str
     scores: Mapping[str, float]
     per_sequence: Mapping[str, Mapping[str, Any]]
-    commit: str
+    commit: str  # that predicted
+    scored_commit: str
     config: Mapping[str, Any]
     weights_sha256: str
     form: str
     data: Mapping[str, Any]
     machine: Mapping[str, Any]
     seconds: float  # of predicting, over all clips
+    frames_predicted: int  # in these seconds
     timecycle: str
 
 
@@ -39,18 +42,20 @@ def make_report(record: Mapping[str, Any], scores: Scores) -> Report:
         per_sequence=scores.per_sequence,
         # Predictions may have been resumed after the program changed: then every commit is named.
         commit=", ".join(dict.fromkeys(clip["commit"] for clip in clips.values())),
+        scored_commit=commit(),
         config=settings["config"],
         weights_sha256=settings["weights_sha256"],
         form=settings["form"],
         data=settings["benchmark"],
         machine=record["machine"],
         seconds=round(sum(clip["seconds"] for clip in clips.values()), 1),
+        frames_predicted=sum(clip["frames"] for clip in clips.values()),
         timecycle=record["timecycle"],
     )
 
 
 def write_report(path: Path, report: Report) -> None:
-    write_text(path, json.dumps(asdict(report), indent=1) + "\n")
+    write_text(path, json.dumps(asdict(report), indent=1, allow_nan=False) + "\n")
 
 
 def read_report(path: Path) -> Report:

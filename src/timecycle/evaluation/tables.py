@@ -134,7 +134,7 @@ def setting_column(setting: str, heading: str) -> Column:
 def _seconds_cell(row: Row) -> str:
     if not row.first.config:  # predicted elsewhere: the time is that of scoring
         return _UNKNOWN
-    seconds = statistics.fmean(report.seconds / report.data["frames"] for report in row.reports)
+    seconds = statistics.fmean(report.seconds / max(report.frames_predicted, 1) for report in row.reports)
     return f"{seconds:.2f}" if seconds >= 0.01 else "< 0.01"
 
 

@@ -1,7 +1,9 @@
 """EfficientNet-Lite0 (Tan and Le 2019, the variant without squeeze-and-excitation) with ImageNet weights.
 
 Strided layers pad as TensorFlow does for even sizes, one pixel more on the far side, because that is how the weights
-were trained: the cells of stride 8 are centred on pixel 7, 15, 23 and so on.
+were trained. By the windows alone a cell of stride 8 would be centred on pixel 7 of its 8. But the trained kernels lean
+to the near side, and where cells really look, measured with single bright pixels, is the middle of the pixels that
+they stand on, as for any network whose cells tile the image.
 """
 
 from typing import Literal
@@ -26,8 +28,8 @@ _STAGES_TO: dict[StridePx, int] = {8: 3, 16: 5}
 
 
 def first_px(stride_px: StridePx) -> float:
-    """Every layer of stride 2 looks one of its own pixels further: 1 + 2 + 4 (+ 8)."""
-    return stride_px - 1
+    """The pixel the first cell looks at: the middle of the first `stride_px`."""
+    return (stride_px - 1) / 2
 
 
 class EfficientNetLite0(nn.Module):

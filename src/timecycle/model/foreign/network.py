@@ -21,6 +21,9 @@ class Geometry:
     stride_px: float
     first_px: float
 
+    def __str__(self) -> str:
+        return f"cells on pixel {self.first_px:g} + {self.stride_px:g} c"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
@@ -47,7 +50,7 @@ class NetworkEncoder:
         self.sha256 = hash_state(model.state_dict())
         self.device = pick_device(device)
         self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        self.form = f"{name}, {precision} on {self.device.type}, torch {torch.__version__}"
+        self.form = f"{name}, {geometry}, {precision} on {self.device.type}, torch {torch.__version__}"
         self._geometry = geometry
         model = model.eval().requires_grad_(False)
         self._model = model.to(self.device, self.dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]

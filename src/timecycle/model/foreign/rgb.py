@@ -19,7 +19,7 @@ class RgbEncoder:
 
     name = "rgb"
     sha256 = "0" * 64  # there are no weights
-    form = "mean RGB of 8x8 pixels, normalised as for ImageNet"
+    form = "mean RGB of 8x8 pixels, normalised as for ImageNet"  # cells lie side by side
 
     def encode(self, image: UInt8[np.ndarray, "height width 3"]) -> FeatureMap:
         height, width, _ = image.shape

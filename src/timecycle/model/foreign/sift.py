@@ -10,7 +10,7 @@ from timecycle.grid import grid_over
 from timecycle.model.encoder import FeatureMap
 from timecycle.model.resnet import STRIDE_PX
 
-_FIRST_PX = (STRIDE_PX - 1) / 2
+_FIRST_PX = 4  # OpenCV rounds places to whole pixels, so half a pixel would be lost
 _SIZE_PX = 16 / 3  # OpenCV's bins are 1.5 sizes wide: 4 bins of 8 pixels, a cell and a half around each cell
 
 
@@ -23,7 +23,9 @@ class SiftEncoder:
     def __init__(self) -> None:
         self._cv2 = need("cv2", extra="eval")
         self._sift = self._cv2.SIFT_create()
-        self.form = f"upright SIFT of 32x32 pixels every 8, OpenCV {self._cv2.__version__}"
+        self.form = (
+            f"upright SIFT of 32x32 pixels, cells on pixel {_FIRST_PX} + {STRIDE_PX} c, OpenCV {self._cv2.__version__}"
+        )
 
     def encode(self, image: UInt8[np.ndarray, "height width 3"]) -> FeatureMap:
         height, width, _ = image.shape
