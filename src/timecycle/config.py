@@ -1,5 +1,6 @@
 """Settings from presets (TOML) and NAME=VALUE overrides; unknown names and wrong types are refused with advice."""
 
+import copy
 import dataclasses
 import difflib
 import tomllib
@@ -11,14 +12,19 @@ from typing import Any, TypeVar
 
 from timecycle.errors import SettingsError
 from timecycle.propagation.settings import PropagateConfig
+from timecycle.training.settings import TrainConfig
 
 Config = TypeVar("Config")
 
 
 def propagate_config(preset: str = "default", overrides: Sequence[str] = ()) -> PropagateConfig:
     """The settings of a propagation preset, changed by NAME=VALUE pairs (`window_px=none` for no window)."""
-    values = read_preset("propagate", preset) | dict(_split(pair) for pair in overrides)
-    return build(PropagateConfig, values)
+    return build(PropagateConfig, _changed(read_preset("propagate", preset), overrides))
+
+
+def train_config(preset: str = "small", overrides: Sequence[str] = ()) -> TrainConfig:
+    """The settings of a training preset, changed by NAME=VALUE pairs (`optimizer.rate=1e-3`, `walks.dropout=0`)."""
+    return build(TrainConfig, _changed(read_preset("train", preset), overrides))
 
 
 def preset_names(verb: str) -> list[str]:
@@ -48,6 +54,19 @@ def build(config: type[Config], values: dict[str, Any]) -> Config:
     return config(**{name: _convert(name, value, hints[name]) for name, value in values.items()})
 
 
+def _changed(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """The values with each override put where its dotted name says."""
+    changed = copy.deepcopy(values)
+    for pair in overrides:
+        name, value = _split(pair)
+        *tables, last = name.split(".")
+        table = changed
+        for part in tables:
+            table = table.setdefault(part, {})
+        table[last] = value
+    return changed
+
+
 def _split(pair: str) -> tuple[str, str]:
     name, equals, value = pair.partition("=")
     if not equals:
@@ -60,6 +79,12 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
     if type(None) in options and (value is None or str(value).lower() == "none"):
         return None
     kind = next(option for option in options if option is not type(None))
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        if not isinstance(value, dict):
+            raise SettingsError(f"{name} is {value!r}", remedy=f"set its parts, for example {name}.NAME=VALUE")
+        return build(kind, value)
+    if typing.get_origin(kind) is tuple:
+        return _convert_tuple(name, value, typing.get_args(kind))
     if typing.get_origin(kind) is typing.Literal:
         choices = typing.get_args(kind)
         if value not in choices:
@@ -74,3 +99,10 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
         except (TypeError, ValueError):
             pass
     raise SettingsError(f"{name} is {value!r}", remedy=f"give a value of type {kind.__name__}")
+
+
+def _convert_tuple(name: str, value: Any, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple) or len(parts) != len(kinds):
+        raise SettingsError(f"{name} is {value!r}", remedy=f"give {len(kinds)} values, parted by commas")
+    return tuple(_convert(name, part, kind) for part, kind in zip(parts, kinds, strict=True))

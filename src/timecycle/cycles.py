@@ -22,8 +22,6 @@ from timecycle.pose import Theta, alignment_error
 class CyclesConfig:
     """Weights are of means over the cycle lengths; the paper sums them, so its weights are k times as large."""
 
-    past_frames: int = 4  # k: cycles have lengths 1 to k
-    patch_px: int = 80
     temperature: float = 0.0442  # 512 ** -0.5, of the 2019 release
     localizer: LocalizerConfig = field(default_factory=LocalizerConfig)
     long: float = 0.02
@@ -133,5 +131,9 @@ def _figures(tracks: _Tracks, theta: Theta, error: Float[Tensor, "b m"], tracker
         "entropy": entropy,  # 1: every frame cell is as likely as any other
         "outside": 1 - inside(tracks.direct.cells, tracker.frame_grid).float().mean(),
         # How different the places of different patches are: 0 when all are found at one fixed place.
-        "spread": tracks.direct.theta[..., :2].std(dim=0).mean() / theta[..., :2].std(dim=0).mean().clamp_min(1e-6),
+        "spread": _spread(tracks.direct.theta) / _spread(theta).clamp_min(1e-6),
     }
+
+
+def _spread(theta: Theta) -> Scalar:
+    return theta[..., :2].std(dim=0, correction=0).mean()

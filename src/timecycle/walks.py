@@ -23,7 +23,6 @@ Maps = Float[Tensor, "b 2 3"]  # from the coordinates of the first view to those
 
 @dataclass(frozen=True, kw_only=True)
 class WalksConfig:
-    frames: int = 4  # walks go out over 1 to frames - 1 steps
     temperature: float = 0.07
     dropout: float = 0.1  # share of possible steps that are closed, so that no walk relies on one way
     walk: float = 1.0

@@ -12,6 +12,7 @@ from timecycle.cli.doctor import Doctor
 from timecycle.cli.evaluate import Evaluate
 from timecycle.cli.flow import Flow
 from timecycle.cli.propagate import Propagate
+from timecycle.cli.train import Train
 from timecycle.errors import TimecycleError
 from timecycle.version import __version__
 
@@ -26,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verbs: dict[str, Callable[..., object]] = {
         "propagate": Propagate,
         "flow": Flow,
+        "train": Train,
         "evaluate": Evaluate,
         "demo": Demo,
         "doctor": Doctor,
@@ -43,7 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         err.print(f"error: {error.problem}\n  try: {error.remedy}")
         return 2
     except KeyboardInterrupt:
-        goes_on = "; to go on, run it again with --resume and without --overwrite" if words[0] == "propagate" else ""
+        goes_on = (
+            "; to go on, run it again with --resume and without --overwrite"
+            if words[0] in ("propagate", "train")
+            else ""
+        )
         err.print(f"interrupted{goes_on}")
         return 130
     return 0

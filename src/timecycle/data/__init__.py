@@ -1,0 +1,1 @@
+"""From raw video to training examples, each a pure function of (seed, epoch, position)."""

@@ -1,0 +1,268 @@
+"""The videos of a folder, each examined once: length, rate, size, black bars, motion; and what is wrong with the rest.
+
+The index is a file of JSON lines, sorted by path, so that equal folders give equal indexes. While it is made, finished
+lines go to a journal beside it: an interrupted run loses at most one video's work, and a later one examines
+only what is new or has changed.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path, PurePosixPath
+
+from timecycle.data.examine import Box, examine
+from timecycle.errors import SettingsError, VideoError
+from timecycle.files import make_folder, write_text, writing
+from timecycle.video.image_file import IMAGE_SUFFIXES
+
+VIDEO_SUFFIXES = frozenset(
+    {
+        *(".3g2", ".3gp", ".264", ".265", ".asf", ".avi", ".divx", ".dv", ".flv", ".gif", ".h264", ".hevc", ".ivf"),
+        *(".m2ts", ".m4v", ".mjpeg", ".mjpg", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".mts", ".mxf", ".nut", ".ogv"),
+        *(".rm", ".rmvb", ".ts", ".vob", ".webm", ".wmv", ".y4m"),
+    }
+)
+
+STATIC_BELOW = 0.25  # grey levels; cameras that stand still before nothing that moves give 0.05 to 0.15 of noise
+
+Progress = Callable[[int, int], None]  # videos examined, of how many
+
+_FORMAT = {"timecycle_index": 1}
+_SCENE = re.compile(r"(v_.+_g\d+)_c\d+")  # UCF-101 cuts one scene into clips: v_Archery_g01_c02
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A video that can be trained on."""
+
+    path: str  # below the indexed folder, with / on every system
+    fingerprint: str  # changes when the file does
+    frames: int
+    fps: float  # the mean, where it varies
+    width_px: int
+    height_px: int
+    box: Box  # the picture without its black bars
+    motion: float  # mean change of brightness over about 1/8 s, in grey levels
+
+    @property
+    def is_static(self) -> bool:
+        """Whether nothing moves in it."""
+        return self.motion < STATIC_BELOW
+
+    @property
+    def has_bars(self) -> bool:
+        """Whether black bars surround the picture."""
+        return self.box != Box(0, 0, self.width_px, self.height_px)
+
+    @property
+    def group(self) -> str:
+        """What it shares with clips of the same scene."""
+        name = PurePosixPath(self.path)
+        scene = _SCENE.fullmatch(name.stem)
+        return scene[1] if scene else name.stem
+
+
+@dataclass(frozen=True, kw_only=True)
+class BadFile:
+    """A file that cannot be trained on, and why."""
+
+    path: str
+    fingerprint: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class Index:
+    """What a folder holds, sorted by path."""
+
+    entries: tuple[Entry, ...]
+    bad: tuple[BadFile, ...] = ()
+
+
+def make_index(
+    folder: Path, path: Path, *, workers: int = 0, progress: Progress | None = None, most_bad: float = 0.5
+) -> Index:
+    """Examine every video below `folder` and write the index to `path`.
+
+    A folder that holds at least two images and no video file is one video. Files that cannot be used are listed
+    with the reason; a share of them above `most_bad` is refused. `workers` processes share the work (0: none but
+    this one).
+    """
+    found = _find(folder)
+    if not found:
+        raise VideoError(
+            f"{folder} holds no videos",
+            remedy=f"give a folder with files ({' '.join(sorted(VIDEO_SUFFIXES))}) or folders of images",
+        )
+    make_folder(path.parent)
+    journal = path.with_name(f"{path.name}.part")
+    known = {item.path: item for item in (*_lines(path), *_lines(journal, is_journal=True))}
+    done = {name: known[name] for name, mark in found.items() if name in known and known[name].fingerprint == mark}
+    todo = {name: mark for name, mark in found.items() if name not in done}
+    with writing(journal):
+        file = journal.open("w", encoding="utf-8", newline="\n")
+    with file, closing(_examined(folder, todo, workers=workers)) as items:
+        file.writelines(_line(item) for item in done.values())
+        for item in items:
+            done[item.path] = item
+            with writing(journal):
+                file.write(_line(item))
+                file.flush()
+            if progress is not None:
+                progress(len(done), len(found))
+    index = _index(done.values())
+    write_text(path, "".join([_line(_FORMAT), *(_line(done[name]) for name in sorted(done))]))
+    journal.unlink()
+    _check_share(folder, path, index, most_bad)
+    return index
+
+
+def read_index(path: Path) -> Index:
+    """The index written to `path`."""
+    if not path.is_file():
+        raise VideoError(f"there is no index {path}", remedy="make it with make_index")
+    return _index(_lines(path))
+
+
+def split(index: Index, held_out_share: float) -> tuple[Index, Index]:
+    """Training and held-out videos; clips of one scene fall on the same side.
+
+    The hash of the scene's name decides, so that videos added later leave the others where they are; of few
+    scenes the share is met only roughly.
+    """
+    if not 0 <= held_out_share <= 1:
+        raise SettingsError(f"held_out_share is {held_out_share}", remedy="give a share from 0 to 1")
+    held_out = [entry for entry in index.entries if _fraction(entry.group) < held_out_share]
+    kept = [entry for entry in index.entries if _fraction(entry.group) >= held_out_share]
+    return Index(tuple(kept)), Index(tuple(held_out))
+
+
+def _fraction(text: str) -> float:
+    """A number from 0 to below 1 that the text alone decides."""
+    return int.from_bytes(hashlib.sha256(text.encode(errors="surrogateescape")).digest()[:6], "big") / 2**48
+
+
+# Looking for videos
+
+
+def _find(folder: Path) -> dict[str, str]:
+    """Path and fingerprint of everything below the folder that should be a video, sorted."""
+    found = {}
+    for where, folders, names in os.walk(folder, onerror=_refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        here = Path(where)
+        visible = [here / name for name in names if not name.startswith(".")]
+        videos = [path for path in visible if path.suffix.lower() in VIDEO_SUFFIXES]
+        images = [path for path in visible if path.suffix.lower() in IMAGE_SUFFIXES]
+        for path in videos:
+            found[path.relative_to(folder).as_posix()] = _fingerprint([path])
+        if len(images) > 1 and not videos:
+            found[here.relative_to(folder).as_posix()] = _fingerprint(images)
+    return dict(sorted(found.items()))
+
+
+def _refuse(error: OSError) -> None:
+    raise VideoError(f"{error.filename} cannot be listed: {error.strerror}", remedy="allow reading the folder")
+
+
+def _fingerprint(paths: Sequence[Path]) -> str:
+    """Number, size and last change: reading every byte would cost more than examining the video."""
+    try:
+        stats = [path.stat() for path in paths]
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
+    return f"{len(stats)}-{sum(stat.st_size for stat in stats)}-{max(stat.st_mtime_ns for stat in stats)}"
+
+
+# Examining them
+
+
+def _examined(folder: Path, todo: Mapping[str, str], *, workers: int) -> Generator[Entry | BadFile, None, None]:
+    """The results as they come, in any order."""
+    job = partial(_examine, folder)
+    if workers == 0 or not todo:
+        yield from map(job, todo, todo.values())
+        return
+    # Forking a process that runs threads, as PyTorch does, may hang it.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        futures = [pool.submit(job, name, mark) for name, mark in todo.items()]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        except BrokenProcessPool as error:
+            raise VideoError(
+                "a process that examines videos was ended from outside, perhaps for want of memory",
+                remedy="run it again with fewer workers: what has been examined is kept",
+            ) from error
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _examine(folder: Path, name: str, fingerprint: str) -> Entry | BadFile:
+    try:
+        found = examine(folder / name)
+    except VideoError as error:
+        return BadFile(path=name, fingerprint=fingerprint, problem=error.problem)
+    return Entry(path=name, fingerprint=fingerprint, **vars(found))
+
+
+def _check_share(folder: Path, path: Path, index: Index, most_bad: float) -> None:
+    total = len(index.entries) + len(index.bad)
+    if len(index.bad) > most_bad * total:
+        first = index.bad[0]
+        raise VideoError(
+            f"{len(index.bad)} of the {total} videos below {folder} cannot be used, for example {first.path}: "
+            f"{first.problem}",
+            remedy=f"check that the folder is the right one and copied completely; {path} lists every reason",
+        )
+
+
+# The file
+
+
+def _index(items: Iterable[Entry | BadFile]) -> Index:
+    items = sorted(items, key=lambda item: item.path)
+    return Index(
+        tuple(item for item in items if isinstance(item, Entry)),
+        tuple(item for item in items if isinstance(item, BadFile)),
+    )
+
+
+def _line(item: Entry | BadFile | Mapping[str, int]) -> str:
+    # In ASCII, so that names of files that are not text (any bytes may be a name) come back as they were.
+    return json.dumps(item if isinstance(item, Mapping) else asdict(item)) + "\n"
+
+
+def _lines(path: Path, *, is_journal: bool = False) -> Iterator[Entry | BadFile]:
+    """What a file of lines holds; a journal has no first line, and its last may be torn."""
+    if not path.exists():
+        return
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            fields = json.loads(line)
+            if number == 1 and not is_journal:
+                if fields != _FORMAT:
+                    raise ValueError("not the first line of an index")
+                continue
+            yield _item(fields)
+        except (ValueError, TypeError, KeyError) as error:
+            if is_journal:
+                return
+            raise VideoError(
+                f"{path} line {number} is not of an index: {error}", remedy="delete the file and make the index again"
+            ) from error
+
+
+def _item(fields: dict[str, object]) -> Entry | BadFile:
+    if "problem" in fields:
+        return BadFile(**fields)  # type: ignore[arg-type]
+    box = fields.pop("box")
+    return Entry(box=Box(**box), **fields)  # type: ignore[arg-type]

@@ -1,0 +1,98 @@
+"""The patch a tracking cycle starts from, chosen where something moves.
+
+A tracker that never moves is right wherever nothing moves. So patches come from the parts of the last frame that
+changed most since the one before. They lie inside the frame with all their corners: a made-up corner would
+tell the tracker that the border is near.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Int64, UInt8
+from torch import Tensor
+from torch.nn.functional import grid_sample
+
+from timecycle.errors import SettingsError
+from timecycle.pose import place
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchConfig:
+    """How the start patch is chosen."""
+
+    patch_px: int = 40  # against a crop of 120: a third, as in the paper
+    rotation_degrees: float = 45
+    candidates: int = 7  # windows per axis that are compared
+    keep: int = 10  # the windows that changed most, of which one is taken
+    jitter: float = 1 / 12  # of the way a window can move: half a step between 7 windows
+
+    def __post_init__(self) -> None:
+        if self.patch_px < 1 or self.candidates < 1 or not 1 <= self.keep <= self.candidates**2:
+            raise SettingsError(
+                f"patch_px is {self.patch_px}, candidates {self.candidates}, keep {self.keep}",
+                remedy="give at least 1 of each, and keep at most candidates x candidates",
+            )
+        if not 0 <= self.rotation_degrees <= 180 or self.jitter < 0:
+            raise SettingsError(
+                f"rotation_degrees is {self.rotation_degrees} and jitter {self.jitter}",
+                remedy="give a rotation from 0 to 180 and a jitter from 0",
+            )
+
+
+def choose_patch(
+    frames: UInt8[np.ndarray, "frames side side 3"], config: PatchConfig, rng: np.random.Generator
+) -> Float32[Tensor, "3"]:
+    """The pose of a patch of the last frame, on one of the windows that changed most since the frame before."""
+    side = frames.shape[1]
+    alpha = math.radians(rng.uniform(-config.rotation_degrees, config.rotation_degrees))
+    widest = config.patch_px * (math.sqrt(2) if config.rotation_degrees >= 45 else _reach(config.rotation_degrees))
+    if widest > side:
+        raise SettingsError(
+            f"a patch of {config.patch_px} pixels turned by {config.rotation_degrees:g} degrees does not fit into "
+            f"frames of {side}",
+            remedy="take smaller patches or larger crops",
+        )
+    room = side - config.patch_px
+    starts = np.linspace(0, room, config.candidates).round().astype(int)
+    scores = _change(frames[-2], frames[-1], starts, config.patch_px)
+    best = np.argsort(-scores, axis=None, kind="stable")[: config.keep]
+    row, column = divmod(int(best[rng.integers(len(best))]), config.candidates)
+    away = rng.uniform(-config.jitter, config.jitter, size=2) * room
+    corner = np.array([starts[column], starts[row]]) + away
+    reach = config.patch_px / 2 * (abs(math.cos(alpha)) + abs(math.sin(alpha)))  # from the centre to the farthest side
+    x, y = 2 * np.clip(corner + config.patch_px / 2, reach, side - reach) / side - 1
+    return torch.tensor([x, y, alpha], dtype=torch.float32)
+
+
+def cut_patch(
+    frame: UInt8[np.ndarray, "side side 3"], theta: Float32[Tensor, "3"], patch_px: int
+) -> UInt8[np.ndarray, "{patch_px} {patch_px} 3"]:
+    """The pixels under a pose, interpolated linearly; without a turn and at whole pixels, a copy of them."""
+    line = (torch.arange(patch_px) * 2 + 1) / patch_px - 1
+    points = torch.stack(torch.meshgrid(line, line, indexing="xy"), dim=-1).flatten(0, 1)
+    grid = place(theta, points, scale=patch_px / frame.shape[0]).reshape(1, patch_px, patch_px, 2)
+    image = torch.from_numpy(frame).permute(2, 0, 1)[None].float()
+    patch = grid_sample(image, grid, padding_mode="border", align_corners=False)
+    return patch[0].permute(1, 2, 0).round().to(torch.uint8).numpy()
+
+
+def _reach(degrees: float) -> float:
+    """How much wider than itself a square turned by this is."""
+    return math.cos(math.radians(degrees)) + math.sin(math.radians(degrees))
+
+
+def _change(
+    before: UInt8[np.ndarray, "side side 3"],
+    after: UInt8[np.ndarray, "side side 3"],
+    starts: Int64[np.ndarray, " n"],
+    patch_px: int,
+) -> Int64[np.ndarray, "n n"]:
+    """Summed absolute difference in every window, by rows and columns of windows."""
+    difference = np.abs(after.astype(np.int16) - before).sum(axis=2, dtype=np.int64)
+    sums = np.pad(difference.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))  # of everything above and to the left
+    ends = starts + patch_px
+    rows: np.ndarray = sums[ends] - sums[starts]
+    windows: np.ndarray = rows[:, ends] - rows[:, starts]
+    return windows

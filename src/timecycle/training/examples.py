@@ -1,0 +1,59 @@
+"""From a position in the order of samples to the arrays an objective learns from: pure functions of the position."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float32, UInt8
+from torch import Tensor
+
+from timecycle.data.clips import ClipReader
+from timecycle.data.order import generator
+from timecycle.data.patches import choose_patch, cut_patch
+from timecycle.data.views import apply_view, choose_view, photometric, return_map
+from timecycle.training.settings import TrainConfig
+
+
+@dataclass(frozen=True, eq=False)
+class CycleExample:
+    """A clip, oldest frame first, and a patch of its last frame."""
+
+    frames: UInt8[np.ndarray, "n side side 3"]
+    patch: UInt8[np.ndarray, "p p 3"]
+    theta: Float32[Tensor, "3"]
+
+
+@dataclass(frozen=True, eq=False)
+class WalkExample:
+    """A clip in two views, and the map from the coordinates of the first to those of the second."""
+
+    out: UInt8[np.ndarray, "n side side 3"]
+    back: UInt8[np.ndarray, "n side side 3"]
+    maps: Float32[Tensor, "2 3"]
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Makes the example of any position."""
+
+    reader: ClipReader
+    config: TrainConfig
+
+    def __call__(self, epoch: int, position: int) -> CycleExample | WalkExample:
+        rng = generator(seed=self.config.seed, epoch=epoch, position=position)
+        clip = self.reader.read(epoch, position, rng).frames
+        if self.config.objective == "cycles":
+            return self._cycle(clip, rng)
+        return self._walk(clip, rng)
+
+    def _cycle(self, clip: UInt8[np.ndarray, "n side side 3"], rng: np.random.Generator) -> CycleExample:
+        theta = choose_patch(clip, self.config.patches, rng)
+        patch = cut_patch(clip[-1], theta, self.config.patches.patch_px)
+        # The patch may look different from its frame: colours alone must not find it.
+        return CycleExample(clip, photometric(patch[None], self.config.views, rng)[0], theta)
+
+    def _walk(self, clip: UInt8[np.ndarray, "n side side 3"], rng: np.random.Generator) -> WalkExample:
+        size, config = self.config.view_px, self.config.views
+        cover = min(size / clip.shape[1], 1.0)
+        maps = [choose_view(config, rng, cover=cover) for _ in range(2)]
+        out, back = (photometric(apply_view(clip, affine, size), config, rng) for affine in maps)
+        return WalkExample(out, back, return_map(*maps))

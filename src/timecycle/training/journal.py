@@ -1,0 +1,67 @@
+"""What happened at every step, as lines of JSON that any tool can read, and as TensorBoard curves where it is there."""
+
+import importlib.util
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from timecycle.files import make_folder, write_text
+
+FILE = "journal.jsonl"
+
+
+@runtime_checkable
+class _Curves(Protocol):
+    def add_scalar(self, tag: str, value: float, step: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Journal:
+    """Appends to journal.jsonl; a resumed run first takes back what was written after its checkpoint."""
+
+    def __init__(self, folder: Path, *, resume_at: int = 0) -> None:
+        self.path = make_folder(folder) / FILE
+        kept = [line for line in read_journal(folder) if line["step"] <= resume_at] if resume_at else []
+        write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
+        self._file = self.path.open("a", encoding="utf-8")
+        self._curves = _tensorboard(folder, resume_at)
+
+    def write(self, step: int, values: Mapping[str, Any]) -> None:
+        """One line; numbers also become points of curves."""
+        self._file.write(json.dumps({"step": step, **values}) + "\n")
+        self._file.flush()
+        if self._curves is not None:
+            for name, value in values.items():
+                if isinstance(value, int | float):
+                    self._curves.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        self._file.close()
+        if self._curves is not None:
+            self._curves.close()
+
+
+def read_journal(folder: Path) -> list[dict[str, Any]]:
+    """All whole lines of a run's journal; a line that a crash cut short is left out."""
+    path = folder / FILE
+    if not path.is_file():
+        return []
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            continue
+    return lines
+
+
+def _tensorboard(folder: Path, resume_at: int) -> _Curves | None:
+    """TensorBoard's writer where it is installed (extra `train`)."""
+    if importlib.util.find_spec("tensorboard") is None:
+        return None
+    from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - takes a second to import
+
+    writer: _Curves = SummaryWriter(str(folder / "tensorboard"), purge_step=resume_at or None)
+    return writer

@@ -1,0 +1,266 @@
+"""The loop: clips in, weights out. A run can be killed at any moment and goes on to the same weights.
+
+RUN/index.jsonl      the videos, examined once            RUN/journal.jsonl   every step's losses and figures
+RUN/checkpoints/     everything needed to go on           RUN/pictures/       correspondences on held-out clips
+RUN/train.json       settings, commit, machine            RUN/weights.*       the averaged weights, for carrying labels
+"""
+
+import dataclasses
+import json
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from timecycle.data.clips import ClipReader
+from timecycle.data.index import Entry, make_index, split
+from timecycle.data.loader import Loader
+from timecycle.data.order import Place, places
+from timecycle.errors import OutputError, SettingsError
+from timecycle.files import lock, make_folder, write_text
+from timecycle.model.objective import Outcome
+from timecycle.model.resnet import ResNet, random_resnet
+from timecycle.model.weights import Card, hash_state, save_weights
+from timecycle.provenance import commit, machine
+from timecycle.training.checkpoint import load_newest, save_checkpoint
+from timecycle.training.distributed import Crew, any_of, joined, shared, wait_for_all
+from timecycle.training.examples import Examples
+from timecycle.training.health import alarms
+from timecycle.training.heldout import HeldOut, Verdict, draw_matches, read_held_out
+from timecycle.training.journal import Journal
+from timecycle.training.settings import TrainConfig
+from timecycle.training.state import State
+from timecycle.version import __version__
+
+log = logging.getLogger("timecycle")
+
+_MOST_SKIPPED = 20  # steps in a row without a finite gradient
+_RECORD = "train.json"
+_GAIN = 0.01  # of an accuracy: less is noise
+_WEIGHTS = "weights.safetensors"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is, for whoever shows it."""
+
+    step: int
+    steps: int
+    losses: dict[str, float]
+    data_share: float  # of the time so far, spent waiting for clips
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run left behind; without weights it was stopped before its end and can be resumed."""
+
+    folder: Path
+    weights: Path | None
+    steps: int
+    before: Verdict | None
+    after: Verdict | None
+
+
+def train(
+    videos: Path,
+    folder: Path,
+    config: TrainConfig,
+    *,
+    start: ResNet | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    show: Callable[[Progress], None] | None = None,
+    warn: Callable[[str], None] | None = None,
+) -> Trained:
+    """Learn an encoder from the videos below a folder, from random weights or from `start`."""
+    with ExitStack() as stack:
+        crew = stack.enter_context(joined())
+        make_folder(folder)
+        if crew.leads:
+            stack.enter_context(lock(folder))
+            _open_record(folder, config, start, resume=resume, overwrite=overwrite)
+            make_index(videos, folder / "index.jsonl")
+        wait_for_all(crew)
+        index = make_index(videos, folder / "index.jsonl")  # by now only read
+        training, held_out = split(index, config.held_out)
+        run = _Run(
+            folder=folder,
+            config=config,
+            crew=crew,
+            state=State.fresh(start or random_resnet(config.encoder, seed=config.seed), config),
+            examples=Examples(ClipReader(videos, training.entries, config.clips, seed=config.seed), config),
+            held_out=_read_held_out(videos, held_out.entries, config) if crew.leads else None,
+            show=show or (lambda progress: None),
+            warn=warn or log.warning,
+        )
+        return run.train(compare=start is not None)
+
+
+@dataclass(kw_only=True, eq=False)
+class _Run:
+    """One process's part of a run."""
+
+    folder: Path
+    config: TrainConfig
+    crew: Crew
+    state: State
+    examples: Examples
+    held_out: HeldOut | None
+    show: Callable[[Progress], None]
+    warn: Callable[[str], None]
+
+    def train(self, *, compare: bool) -> Trained:
+        before = self.held_out.judge(self.state.average.model) if compare and self.held_out else None
+        saved = load_newest(self.folder / "checkpoints")
+        if saved is not None:
+            self.state.restore(saved)
+        model = shared(self.state.learner, self.crew)
+        journal = Journal(self.folder, resume_at=self.state.step) if self.crew.leads else None
+        began = time.monotonic()
+        with _asked_to_stop() as asked, Loader(self.examples, self._batches(), workers=self.config.workers) as loader:
+            stopped = False
+            while self.state.step < self.config.steps and not stopped:
+                outcome = self.state.advance(model, islice(loader, self.config.accumulate))
+                self._refuse_nonsense()
+                if journal is not None:
+                    self._tell(journal, outcome, loader.seconds_waited / (time.monotonic() - began))
+                stopped = any_of(asked.is_set(), self.crew)
+                if stopped or self._due(self.config.checkpoint_every):
+                    self._save()
+        if journal is not None:
+            journal.close()
+        return self._finish(before)
+
+    def _batches(self) -> Iterator[Sequence[Place]]:
+        """The places of every part of every step from here on; all processes together take each batch once."""
+        share = self.config.batch // self.config.accumulate
+        for part in range(self.state.step * self.config.accumulate, self.config.steps * self.config.accumulate):
+            yield places(part, batch=share, rank=self.crew.rank, world=self.crew.world, count=len(self.examples.reader))
+
+    def _tell(self, journal: Journal, outcome: Outcome, data_share: float) -> None:
+        losses = {name: float(value) for name, value in outcome.losses.items()}
+        figures = {name: float(value) for name, value in outcome.diagnostics.items()}
+        line: dict[str, Any] = {"total": float(outcome.total), **losses, **figures}
+        if self._due(self.config.validate_every) and self.held_out is not None:
+            verdict = self.held_out.judge(self.state.average.model).figures()
+            line |= {f"held_out_{name}": value for name, value in verdict.items()}
+            worries = alarms({**figures, **verdict})
+            line["alarms"] = [str(alarm) for alarm in worries]
+            for alarm in worries:
+                self.warn(f"step {self.state.step}: {alarm}")
+            draw_matches(
+                self.held_out, self.state.average.model, self.folder / "pictures" / f"{self.state.step:08d}.png"
+            )
+        journal.write(self.state.step, line | {"data_share": round(data_share, 4)})
+        self.show(Progress(self.state.step, self.config.steps, {"total": line["total"], **losses}, data_share))
+
+    def _due(self, every: int) -> bool:
+        return self.state.step % every == 0 or self.state.step == self.config.steps
+
+    def _save(self) -> None:
+        if self.crew.leads and not self.state.skipped:
+            save_checkpoint(self.folder / "checkpoints", self.state.step, self.state.snapshot())
+
+    def _refuse_nonsense(self) -> None:
+        if self.state.skipped >= _MOST_SKIPPED:
+            raise SettingsError(
+                f"the gradients of {_MOST_SKIPPED} steps in a row, up to {self.state.step}, were not finite",
+                remedy="lower optimizer.rate or raise the temperature; the last checkpoint is still sound",
+            )
+
+    def _finish(self, before: Verdict | None) -> Trained:
+        steps = self.state.step
+        if not self.crew.leads or self.held_out is None or steps < self.config.steps:
+            return Trained(self.folder, None, steps, before, None)
+        after = self.held_out.judge(self.state.average.model)
+        scores = {name: round(value, 4) for name, value in after.figures().items()}
+        card = Card(
+            encoder=self.config.encoder,
+            trained_on=f"{len(self.examples.reader)} unlabelled videos, {steps} steps of {self.config.objective}",
+            notes="the scores need no labels and are of clips that were not trained on",
+            scores=scores,
+        )
+        save_weights(self.folder / _WEIGHTS, self.state.average.model, card)
+        return Trained(self.folder, self.folder / _WEIGHTS, steps, before, after)
+
+
+def _read_held_out(videos: Path, entries: Sequence[Entry], config: TrainConfig) -> HeldOut:
+    side_px = config.view_px if config.objective == "walks" else config.clips.crop_px
+    reader = ClipReader(videos, entries, dataclasses.replace(config.clips, flip=False), seed=0)
+    return read_held_out(reader, config.held_out_clips, side_px=side_px)
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """The settings a run was started with."""
+    path = folder / _RECORD
+    try:
+        settings: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["config"]
+    except (OSError, ValueError, KeyError) as error:
+        raise OutputError(f"{folder} holds no run to go on with", remedy="leave --resume out to start one") from error
+    return settings
+
+
+def refuse_used(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a folder with a run, unless it may be replaced."""
+    if (folder / _RECORD).exists() and not overwrite:
+        raise OutputError(
+            f"{folder} holds a run already", remedy="pass --resume to go on with it, or --overwrite to begin anew"
+        )
+
+
+def verdict(before: Verdict, after: Verdict) -> str:
+    """Whether training on helped, in a sentence; it may well not have."""
+    gains = {name: after.figures()[name] - before.figures()[name] for name in ("warp_accuracy", "cycle_accuracy")}
+    told = ", ".join(f"{name.replace('_', ' ')} {gain:+.3f}" for name, gain in gains.items())
+    if min(gains.values()) >= 0 and max(gains.values()) > _GAIN:
+        return f"better on held-out clips ({told}): use the new weights"
+    return f"no gain on held-out clips ({told}): keep the old weights"
+
+
+def _open_record(folder: Path, config: TrainConfig, start: ResNet | None, *, resume: bool, overwrite: bool) -> None:
+    """Write what the run is, or make sure that it is the run that is resumed."""
+    identity = {
+        "config": json.loads(json.dumps(asdict(config))),
+        "from_sha256": hash_state(start.state_dict()) if start is not None else None,
+    }
+    if resume:
+        read_settings(folder)
+        old = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
+        for name, value in identity.items():
+            if old.get(name) != value:
+                raise OutputError(
+                    f"the run in {folder} was started with another {name}",
+                    remedy="resume it as it was started, or choose another folder with -o",
+                )
+        return
+    refuse_used(folder, overwrite=overwrite)
+    for file in [*folder.glob("checkpoints/*.ckpt"), folder / "journal.jsonl", *folder.glob("weights.*")]:
+        file.unlink(missing_ok=True)
+    about = {"timecycle": __version__, "commit": commit(), "machine": machine()}
+    write_text(folder / _RECORD, json.dumps(identity | about, indent=2) + "\n")
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[threading.Event]:
+    """Set when the system asks the process to end; the loop then saves and leaves at the end of its step."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def note(_: int, __: FrameType | None) -> None:
+        asked.set()
+
+    usual = {number: signal.signal(number, note) for number in (signal.SIGTERM,)}
+    try:
+        yield asked
+    finally:
+        for number, handler in usual.items():
+            signal.signal(number, handler)

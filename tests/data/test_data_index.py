@@ -1,0 +1,214 @@
+"""An index says the truth about every video, never stops at a bad one, and examines nothing twice."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from training_footage import HEIGHT, WIDTH, world, write_images, write_video
+
+from timecycle.data import index as indexing
+from timecycle.data.examine import Box, examine, grey, picture_box
+from timecycle.data.index import Index, make_index, read_index, split
+from timecycle.errors import SettingsError, VideoError
+
+
+def padded(images, *, top=0, bottom=0, left=0, right=0, black=0):
+    widths = ((top, bottom), (left, right), (0, 0))
+    return [np.pad(image, widths, constant_values=black) for image in images]
+
+
+def examined_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the videos that get examined from now on."""
+    names: list[str] = []
+    monkeypatch.setattr(indexing, "examine", lambda path: (names.append(path.name), examine(path))[1])
+    return names
+
+
+def test_an_entry_has_the_length_rate_and_size_of_its_video(videos: Path, index: Index):
+    assert [entry.path for entry in index.entries] == sorted(path.name for path in videos.iterdir())
+    for entry in index.entries:
+        assert (entry.frames, entry.fps, entry.width_px, entry.height_px) == (16, 12, WIDTH, HEIGHT)
+        assert not entry.has_bars
+        assert not entry.is_static
+
+
+def test_a_folder_of_images_is_a_video(tmp_path: Path):
+    write_images(tmp_path / "sub" / "frames", world(frames=5).frames())
+    (entry,) = make_index(tmp_path, tmp_path / "index.jsonl").entries
+    assert (entry.path, entry.frames, entry.fps) == ("sub/frames", 5, 24)
+
+
+def test_notes_hidden_files_and_thumbnails_beside_videos_are_passed_over(tmp_path: Path):
+    write_video(tmp_path / "a.mp4", world(frames=4).frames())
+    (tmp_path / "notes.txt").write_text("no video")
+    (tmp_path / ".hidden.mp4").write_text("no video")
+    write_images(tmp_path / "thumbs", [world(frames=1).frame(0)])
+    for name in ("1.png", "2.png"):
+        (tmp_path / name).write_bytes(b"")
+    index = make_index(tmp_path, tmp_path / "index.jsonl")
+    assert [entry.path for entry in index.entries] == ["a.mp4"]
+    assert index.bad == ()
+
+
+def test_names_of_any_kind_come_back_as_they_are(tmp_path: Path):
+    folder, names = tmp_path / "videos", ["über.mp4", "new\u2028line.mp4", "a:b 'c'.mp4", os.fsdecode(b"\xff.mp4")]
+    for name in names:
+        write_video(folder / "plain.mp4", world(frames=2).frames()).rename(folder / name)
+    index = make_index(folder, tmp_path / "index.jsonl", most_bad=1)
+    assert read_index(tmp_path / "index.jsonl") == index
+    assert sorted(item.path for item in (*index.entries, *index.bad)) == sorted(names)
+    assert sum(len(part.entries) for part in split(index, 0.5)) == len(index.entries) >= 3
+
+
+@pytest.mark.parametrize("bars", [{}, {"top": 8, "bottom": 12}, {"left": 16, "right": 10}, {"top": 6}, {"left": 7}])
+@pytest.mark.parametrize("black", [0, 16])
+def test_bars_are_found_exactly_in_pictures(bars: dict[str, int], black: int):
+    greys = [grey(image) for image in padded(world(frames=3).frames(), **bars, black=black)]
+    left, top = bars.get("left", 0), bars.get("top", 0)
+    assert picture_box(greys) == Box(left, top, left + WIDTH, top + HEIGHT)
+
+
+def test_bars_are_found_exactly_in_a_coded_file(tmp_path: Path):
+    images = padded(world(frames=6).frames(), top=16, bottom=16, left=16, right=32)
+    found = examine(write_video(tmp_path / "a.mp4", images))
+    assert found.box == Box(16, 16, 16 + WIDTH, 16 + HEIGHT)
+
+
+def test_a_fade_from_black_and_a_dark_scene_have_no_bars():
+    bright = grey(world().frame(0))
+    assert picture_box([np.zeros_like(bright), bright]) == Box(0, 0, WIDTH, HEIGHT)
+    night = np.full_like(bright, 3)
+    night[20:30, 40:60] = 200
+    assert picture_box([night]) == Box(0, 0, WIDTH, HEIGHT)
+
+
+def test_motion_tells_still_from_moving_videos(tmp_path: Path):
+    still = examine(write_video(tmp_path / "still.mp4", world(still=True).frames()))
+    moving = examine(write_video(tmp_path / "moving.mp4", world().frames()))
+    assert still.motion < indexing.STATIC_BELOW < 1 < moving.motion
+
+
+@pytest.fixture
+def troubled(tmp_path: Path) -> Path:
+    """Five good videos and five bad ones."""
+    folder = tmp_path / "videos"
+    for number in range(5):
+        write_video(folder / f"good{number}.mp4", world(number, frames=4).frames())
+    whole = (folder / "good0.mp4").read_bytes()
+    (folder / "cut.mp4").write_bytes(whole[: len(whole) // 2])
+    (folder / "empty.mp4").write_bytes(b"")
+    (folder / "text.avi").write_text("no video at all")
+    write_video(folder / "single.mp4", [world().frame(0)])
+    write_video(folder / "tiny.mp4", [np.zeros((8, 8, 3), np.uint8)] * 3)
+    return folder
+
+
+def test_bad_files_are_listed_with_the_reason(troubled: Path, tmp_path: Path):
+    index = make_index(troubled, tmp_path / "index.jsonl")
+    assert [entry.path for entry in index.entries] == [f"good{number}.mp4" for number in range(5)]
+    problems = {bad.path: bad.problem for bad in index.bad}
+    assert list(problems) == ["cut.mp4", "empty.mp4", "single.mp4", "text.avi", "tiny.mp4"]
+    for name, reason in {"cut": "cut short", "empty": "0 bytes", "single": "single frame", "tiny": "only 8x8"}.items():
+        assert reason in problems[f"{name}.mp4"]
+    assert read_index(tmp_path / "index.jsonl") == index
+
+
+def test_too_many_bad_files_are_refused_and_still_listed(troubled: Path, tmp_path: Path):
+    path = tmp_path / "index.jsonl"
+    with pytest.raises(VideoError, match=r"5 of the 10 videos .* for example cut\.mp4: .*; check that the folder"):
+        make_index(troubled, path, most_bad=0.4)
+    assert len(read_index(path).bad) == 5
+
+
+def test_only_what_is_new_or_changed_is_examined(troubled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "index.jsonl"
+    make_index(troubled, path)
+    names = examined_names(monkeypatch)
+    before = path.read_bytes()
+    make_index(troubled, path)
+    assert names == []
+    assert path.read_bytes() == before
+    write_video(troubled / "empty.mp4", world(frames=5).frames())
+    write_video(troubled / "new.mp4", world(frames=3).frames())
+    (troubled / "good3.mp4").unlink()
+    index = make_index(troubled, path)
+    assert names == ["empty.mp4", "new.mp4"]
+    assert "good3.mp4" not in {entry.path for entry in index.entries}
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(troubled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def interrupt(done: int, total: int) -> None:
+        assert total == 10
+        if done == 3:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "index.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        make_index(troubled, path, progress=interrupt)
+    assert not path.exists()
+    with (tmp_path / "index.jsonl.part").open("a") as journal:
+        journal.write('{"path": "torn')
+    names = examined_names(monkeypatch)
+    index = make_index(troubled, path)
+    assert len(names) == 7
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["index.jsonl", "videos"]
+    assert index == make_index(troubled, tmp_path / "afresh.jsonl")
+
+
+def test_processes_find_what_one_finds(videos: Path, index: Index, tmp_path: Path):
+    progress: list[tuple[int, int]] = []
+    path = tmp_path / "index.jsonl"
+    assert make_index(videos, path, workers=1, progress=lambda *done: progress.append(done)) == index
+    assert progress == [(number, 5) for number in range(1, 6)]
+
+
+def test_an_empty_folder_and_a_missing_or_foreign_index_are_refused(tmp_path: Path):
+    with pytest.raises(VideoError, match=r"holds no videos; give a folder with files \(\.264"):
+        make_index(tmp_path, tmp_path / "index.jsonl")
+    with pytest.raises(VideoError, match=r"there is no index .*none\.jsonl; make it"):
+        read_index(tmp_path / "none.jsonl")
+    foreign = tmp_path / "foreign.jsonl"
+    foreign.write_text(json.dumps({"a": 1}) + "\n")
+    with pytest.raises(VideoError, match=r"foreign\.jsonl line 1 is not of an index.*; delete the file"):
+        read_index(foreign)
+    with pytest.raises(VideoError, match=r"cannot be listed: No such file"):
+        make_index(tmp_path / "nowhere", tmp_path / "index.jsonl")
+
+
+def test_scenes_are_never_split():
+    entry = {"fingerprint": "", "frames": 9, "fps": 12.0, "width_px": 8, "height_px": 8, "motion": 1.0}
+    names = [f"v_Run_g{scene:03d}_c{clip:02d}.mp4" for scene in range(198) for clip in (1, 2)]
+    names += [f"other/{number}.mp4" for number in range(200)]
+    index = Index(tuple(indexing.Entry(path=name, box=Box(0, 0, 8, 8), **entry) for name in names))
+    train, held_out = split(index, 0.2)
+    groups = [{entry.group for entry in part.entries} for part in (train, held_out)]
+    assert not groups[0] & groups[1]
+    assert len(train.entries) + len(held_out.entries) == len(names)
+    assert 0.12 < len(held_out.entries) / len(names) < 0.28
+    assert index.entries[0].group == index.entries[1].group == "v_Run_g000"
+    # Videos that come or go leave the others on their side.
+    fewer = split(Index(index.entries[::2]), 0.2)[1]
+    assert set(fewer.entries) == set(held_out.entries) & set(index.entries[::2])
+    assert split(index, 0) == (index, Index(()))
+    with pytest.raises(SettingsError, match="give a share"):
+        split(index, 1.5)
+
+
+@pytest.mark.data
+def test_real_footage_decodes_and_moves(data: Path, tmp_path: Path):
+    source = data / "raw_video"
+    if not source.is_dir():
+        pytest.skip("the folder of real footage has no raw_video/")
+    names = ["ucf101/v_ApplyEyeMakeup_g02_c01.mp4", "ucf101/v_Archery_g09_c02.mp4", "davis2017_train/bear.mp4"]
+    for name in names:
+        link = tmp_path / "videos" / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(source / name)
+    bear, barred, still = make_index(tmp_path / "videos", tmp_path / "index.jsonl").entries
+    assert not bear.has_bars
+    assert not bear.is_static
+    assert barred.has_bars
+    assert barred.box.top > 4
+    assert still.is_static

@@ -1,0 +1,61 @@
+"""The order of samples and their chance depend on seed, epoch and position alone."""
+
+import numpy as np
+import pytest
+
+from timecycle.data.order import generator, places, positions, sample_at
+from timecycle.errors import SettingsError
+
+
+def epoch_order(count: int, *, seed: int = 0, epoch: int = 0) -> list[int]:
+    return [sample_at(seed=seed, epoch=epoch, position=position, count=count) for position in range(count)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 100])
+def test_every_epoch_takes_every_sample_once(count: int):
+    for epoch in range(3):
+        assert sorted(epoch_order(count, epoch=epoch)) == list(range(count))
+
+
+def test_epochs_and_seeds_have_orders_of_their_own():
+    orders = [epoch_order(50, seed=seed, epoch=epoch) for seed in range(3) for epoch in range(3)]
+    assert len({tuple(order) for order in orders}) == 9
+    assert orders[0] == epoch_order(50)
+
+
+def test_streams_of_samples_are_independent_and_repeatable():
+    draws = {
+        (seed, epoch, position): tuple(generator(seed=seed, epoch=epoch, position=position).random(4))
+        for seed in range(4)
+        for epoch in range(4)
+        for position in range(4)
+    }
+    assert len(set(draws.values())) == len(draws)
+    assert tuple(generator(seed=1, epoch=2, position=3).random(4)) == draws[1, 2, 3]
+    first = np.array([draw[0] for draw in draws.values()])
+    assert 0.3 < first.mean() < 0.7
+
+
+def test_the_order_of_an_epoch_is_not_the_chance_of_its_first_sample():
+    assert epoch_order(100) != list(generator(seed=0, epoch=0, position=0).permutation(100))
+
+
+def test_processes_share_a_batch_whatever_their_number():
+    for world in (1, 2, 3, 6):
+        taken = [place for rank in range(world) for place in places(5, batch=6, rank=rank, world=world, count=7)]
+        assert taken == [(4, 2), (4, 3), (4, 4), (4, 5), (4, 6), (5, 0)]
+
+
+def test_steps_follow_each_other_without_gap():
+    assert [p for step in range(4) for p in positions(step, batch=3, rank=0, world=1)] == list(range(12))
+
+
+def test_what_cannot_be_shared_or_counted_is_refused():
+    with pytest.raises(SettingsError, match="shared equally by 4 processes; start 1 or 2 or 3 or 6"):
+        positions(0, batch=6, rank=0, world=4)
+    with pytest.raises(SettingsError, match="no process 2 of 2; number them from 0 to 1"):
+        positions(0, batch=6, rank=2, world=2)
+    with pytest.raises(SettingsError, match="no position 5; ask for 0 to 4"):
+        sample_at(seed=0, epoch=0, position=5, count=5)
+    with pytest.raises(SettingsError, match="the seed is -1; give 0 to"):
+        generator(seed=-1, epoch=0, position=0)
