@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 from timecycle.data.clips import ClipReader
-from timecycle.data.index import Entry, make_index, split
+from timecycle.data.index import Entry, make_index, read_index, split
 from timecycle.data.loader import Loader
 from timecycle.data.order import Place, places
 from timecycle.errors import OutputError, SettingsError
@@ -88,8 +88,7 @@ def train(
             _open_record(folder, config, start, resume=resume, overwrite=overwrite)
             make_index(videos, folder / "index.jsonl")
         wait_for_all(crew)
-        index = make_index(videos, folder / "index.jsonl")  # by now only read
-        training, held_out = split(index, config.held_out)
+        training, held_out = split(read_index(folder / "index.jsonl"), config.held_out)
         run = _Run(
             folder=folder,
             config=config,

@@ -1,0 +1,61 @@
+"""Real processes under torchrun: whatever their number, every sample is seen once and the run goes on."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from timecycle.training.journal import read_journal
+
+PROGRAM = """
+import os, signal, sys
+from pathlib import Path
+from timecycle.config import train_config
+from timecycle.training import trainer
+from timecycle.training.examples import Examples
+
+videos, folder, log, last, settings = sys.argv[1:6]
+make = Examples.__call__
+
+def noted(self, epoch, position):
+    with open(log, "a") as file:
+        file.write(f"{epoch} {position}\\n")
+    return make(self, epoch, position)
+
+Examples.__call__ = noted
+
+def show(progress):
+    if progress.step == int(last):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+config = train_config("small", settings.split())
+done = trainer.train(Path(videos), Path(folder), config, resume=Path(folder, "train.json").exists(), show=show)
+"""
+
+
+def run(world: int, program, *words) -> None:
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"] if world > 1 else []
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(
+        [sys.executable, *launcher, str(program), *map(str, words)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.slow  # starts five processes, each of which imports torch and trains
+def test_two_processes_then_one_then_two_see_every_sample_once(videos, tiny, tmp_path):
+    program, log = tmp_path / "program.py", tmp_path / "samples.txt"
+    program.write_text(PROGRAM)
+    settings = " ".join((*tiny, "objective=walks", "steps=6", "precision=fp32", "workers=0"))
+    for world, last in ((2, 2), (1, 4), (2, 6)):
+        run(world, program, videos, tmp_path / "run", log, last, settings)
+    assert (tmp_path / "run" / "weights.safetensors").exists()
+    assert [line["step"] for line in read_journal(tmp_path / "run")] == [1, 2, 3, 4, 5, 6]
+    seen = [tuple(map(int, line.split())) for line in log.read_text().splitlines()]
+    count = 1 + max(position for _, position in seen)
+    assert sorted(epoch * count + position for epoch, position in seen) == list(range(6 * 2))
