@@ -41,11 +41,11 @@ def joined() -> Iterator[Crew]:
         dist.destroy_process_group()
 
 
-def shared(model: nn.Module, crew: Crew) -> nn.Module:
-    """The model with gradients averaged over the crew."""
+def shared(model: nn.Module, crew: Crew, *, some_rest: bool) -> nn.Module:
+    """The model with gradients averaged over the crew; `some_rest`: not every parameter learns at every step."""
     if crew.world == 1:
         return model
-    return DistributedDataParallel(model)
+    return DistributedDataParallel(model, find_unused_parameters=some_rest)
 
 
 def wait_for_all(crew: Crew) -> None:

@@ -70,11 +70,11 @@ class State:
             "learner": self.learner.state_dict(),
             "average": self.average.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "config": repr(asdict(self.config)),
+            "config": asdict(self.config),
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        if saved["config"] != repr(asdict(self.config)):
+        if saved["config"] != asdict(self.config):
             raise OutputError(
                 "the run was started with other settings", remedy="resume it with the same, or start anew with -o"
             )

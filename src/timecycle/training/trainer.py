@@ -120,7 +120,7 @@ class _Run:
         saved = load_newest(self.folder / "checkpoints")
         if saved is not None:
             self.state.restore(saved)
-        model = shared(self.state.learner, self.crew)
+        model = shared(self.state.learner, self.crew, some_rest=self.config.localizer_steps > 0)
         journal = Journal(self.folder, resume_at=self.state.step) if self.crew.leads else None
         began = time.monotonic()
         with _asked_to_stop() as asked, Loader(self.examples, self._batches(), workers=self.config.workers) as loader:

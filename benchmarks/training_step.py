@@ -1,0 +1,120 @@
+"""What a training step costs beside the bare encoder's forward and backward pass on the same frames.
+
+    python benchmarks/training_step.py [--objective walks cycles] [--rounds N]
+
+Both are timed in turns in one process, so that a busy machine slows both; the ratio of medians is the result.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from record import write_record
+from timecycle.config import train_config
+from timecycle.model.resnet import random_resnet
+from timecycle.training.learner import Batch, encode
+from timecycle.training.settings import TrainConfig
+from timecycle.training.state import State
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--objective", nargs="*", default=["walks", "cycles"])
+    parser.add_argument("--rounds", type=int, default=7)
+    chosen = parser.parse_args()
+    started = time.monotonic()
+    measured = {}
+    for objective in chosen.objective:
+        for name, settings in _sizes(objective).items():
+            config = train_config("small", (f"objective={objective}", *settings))
+            measured[f"{objective}_{name}"] = measure(config, rounds=chosen.rounds)
+            print(objective, name, measured[f"{objective}_{name}"], flush=True)
+    ratios = {f"{name}_step_over_bare": row["ratio"] for name, row in measured.items()}
+    write_record(
+        "training_step",
+        settings={"rounds": chosen.rounds, "frames": 4, "precision": "bf16"},
+        measured={"ratios": ratios, "seconds": measured},
+        seconds=time.monotonic() - started,
+    )
+
+
+def _sizes(objective: str) -> dict[str, tuple[str, ...]]:
+    """Settings by name; the first is the one with a bar."""
+    return {
+        "resnet18_128px_batch8": ("view_px=128", "clips.crop_px=128", "clips.short_side_px=128", "batch=8"),
+        "resnet18_240px_batch2": ("view_px=240", "clips.crop_px=240", "clips.short_side_px=240", "batch=2"),
+        "resnet50_128px_batch2": (
+            "view_px=128",
+            "clips.crop_px=128",
+            "clips.short_side_px=128",
+            "batch=2",
+            "encoder.architecture=resnet50",
+        ),
+    }
+
+
+def measure(config: TrainConfig, *, rounds: int) -> dict[str, float]:
+    """Medians of the whole step and of the bare encoder, and their ratio."""
+    batch = make_batch(config)
+    state = State.fresh(random_resnet(config.encoder, seed=0), config)
+    bare = State.fresh(random_resnet(config.encoder, seed=0), config).learner.encoder
+    pictures = [part.flatten(0, 1) if part.ndim == 5 else part for part in _pictures(batch)]
+
+    def step() -> None:
+        state.advance(state.learner, [batch])
+
+    def forward_and_backward() -> None:
+        bare.zero_grad(set_to_none=True)
+        features = [encode(bare, part, bf16=config.precision == "bf16") for part in _one_pass(pictures)]
+        torch.cat([part.flatten() for part in features]).square().mean().backward()  # type: ignore[no-untyped-call]
+
+    seconds = interleaved([step, forward_and_backward], rounds=rounds)
+    return {"step": seconds[0], "bare": seconds[1], "ratio": round(seconds[0] / seconds[1], 3)}
+
+
+def interleaved(works: Sequence[Callable[[], None]], *, rounds: int) -> list[float]:
+    """Median seconds of each, taken in turns after one round that does not count."""
+    times: list[list[float]] = [[] for _ in works]
+    for turn in range(rounds + 1):
+        for work, taken in zip(works, times, strict=True):
+            began = time.perf_counter()
+            work()
+            if turn:
+                taken.append(time.perf_counter() - began)
+    return [round(statistics.median(taken), 4) for taken in times]
+
+
+def make_batch(config: TrainConfig) -> Batch:
+    """Noise of the shapes a batch has: what is learned from does not change what a step costs."""
+    generator = torch.Generator().manual_seed(0)
+
+    def noise(*shape: int) -> Tensor:
+        return torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
+
+    b, n, side = config.batch, config.clips.frames, config.clips.crop_px
+    if config.objective == "cycles":
+        p = config.patches.patch_px
+        return {"frames": noise(b, n, side, side, 3), "patch": noise(b, p, p, 3), "theta": torch.zeros(b, 3)}
+    identity = torch.tensor([[1.0, 0, 0.1], [0, 1, 0.1]]).expand(b, 2, 3)
+    views = [noise(b, n, config.view_px, config.view_px, 3) for _ in range(2)]
+    return {"out": views[0], "back": views[1], "maps": identity}
+
+
+def _pictures(batch: Batch) -> list[Tensor]:
+    return [batch[name] for name in ("frames", "patch", "out", "back") if name in batch]
+
+
+def _one_pass(parts: list[Tensor]) -> list[Tensor]:
+    """Pictures of one size are encoded together, as the step does."""
+    sizes: dict[tuple[int, ...], list[Tensor]] = {}
+    for part in parts:
+        sizes.setdefault(tuple(part.shape[1:]), []).append(part)
+    return [torch.cat(group) for group in sizes.values()]
+
+
+if __name__ == "__main__":
+    main()
