@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import get_args
 
 from record import RESULTS
 from timecycle.config import propagate_config
@@ -59,16 +60,29 @@ def evaluations() -> Iterator[Evaluation]:
         yield Evaluation(name=f"davis2016_240p_{_file(encoder)}", find=_davis(), encoder=encoder)
     for encoder in ("random-resnet50", "random-resnet18"):  # the second is taken from the whole set
         yield Evaluation(name=f"davis2016_eight_240p_{_file(encoder)}", find=_davis(*EIGHT), encoder=encoder, part=True)
+    for precision in get_args(Precision):
+        yield Evaluation(
+            name=f"davis2016_eight_240p_vgg16_{precision}",
+            find=_davis(*EIGHT),
+            encoder="vgg16",
+            precision=precision,
+            part=True,
+        )
     yield from _ablations()
     for encoder in ("identity", "dis-flow", "rgb", "random-resnet18", "efficientnet-lite0-s8", "vgg16"):
-        yield Evaluation(name=f"badja_480p_{_file(encoder)}", find=_badja, encoder=encoder, preset="default")
+        yield Evaluation(name=f"badja_240p_{_file(encoder)}", find=_badja, encoder=encoder)
         yield Evaluation(name=f"jhmdb_sample_{_file(encoder)}", find=_jhmdb, encoder=encoder, preset="default")
     for encoder in ("identity", "dis-flow", "rgb", "efficientnet-lite0-s8"):
-        yield Evaluation(
-            name=f"reconstruction_480p_{_file(encoder)}", find=_reconstruction, encoder=encoder, preset="default"
-        )
+        yield Evaluation(name=f"reconstruction_240p_{_file(encoder)}", find=_reconstruction, encoder=encoder)
     for encoder in ("identity", "dis-flow", "rgb", "efficientnet-lite0-s8", "random-resnet18", "vgg16"):
-        yield Evaluation(name=f"davis2016_480p_{_file(encoder)}", find=_davis(), encoder=encoder, preset="default")
+        yield Evaluation(
+            name=f"davis2016_480p_{_file(encoder)}",
+            find=_davis(),
+            encoder=encoder,
+            preset="default",
+            # In fp32 it takes as long as all the others together; davis2016_eight_240p shows what bf16 changes.
+            precision="bf16" if encoder == "vgg16" else "fp32",
+        )
 
 
 def _ablations() -> Iterator[Evaluation]:

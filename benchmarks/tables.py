@@ -20,16 +20,17 @@ from PIL import Image
 
 from record import RESULTS
 from timecycle.errors import SettingsError, TimecycleError
-from timecycle.evaluation.plots import draw_bars, draw_over_time, save_small
+from timecycle.evaluation.figure import save_small
+from timecycle.evaluation.plots import draw_bars, draw_over_time
 from timecycle.evaluation.published import Group, protocols, published_rows
 from timecycle.evaluation.report import Report, read_report
+from timecycle.evaluation.scores import COUNTED, lower_is_better, main_scores
 from timecycle.evaluation.tables import (
+    IMAGE_SIZE,
     METHOD,
     SECONDS_PER_FRAME,
     WINDOW,
     davis_table,
-    lower_is_better,
-    main_scores,
     provenance,
     published_table,
     score_column,
@@ -176,12 +177,12 @@ def _davis_reports(results: Results, size_px: int, *, eight: bool = False) -> li
     return _named(results, f"{prefix}_{size_px}p_", **expected)
 
 
-def _scores(results: Results, *, prefix: str) -> str:
-    """A benchmark's own scores, best first by the first of them."""
-    reports = _named(results, prefix)
+def _scores(results: Results, *, prefix: str, benchmark: str, beside: Sequence[str] = ()) -> str:
+    """A benchmark's own scores and others beside them, best first by the first; with the settings, which may differ."""
+    reports = _named(results, prefix, benchmark=benchmark)
     scores = main_scores(reports)
-    columns = [METHOD, *(score_column(score) for score in scores), SECONDS_PER_FRAME]
-    table = score_table(reports, columns, order_by=scores[0])
+    shown = [score_column(score) for score in (*scores, *beside)]
+    table = score_table(reports, [METHOD, *shown, SECONDS_PER_FRAME, IMAGE_SIZE, WINDOW], order_by=scores[0])
     return _with_provenance(table, reports)
 
 
@@ -253,9 +254,9 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "davis2016_240p": partial(_davis, size_px=240),
     "davis2016_eight_240p": partial(_davis, size_px=240, eight=True),
     **{f"ablation_{what}": partial(_ablation, what=what) for what in _ABLATIONS},
-    "badja": partial(_scores, prefix="badja"),
-    "jhmdb_sample": partial(_scores, prefix="jhmdb"),
-    "reconstruction": partial(_scores, prefix="reconstruction"),
+    "badja": partial(_scores, prefix="badja", benchmark="badja"),
+    "jhmdb_sample": partial(_scores, prefix="jhmdb", benchmark="jhmdb", beside=[COUNTED]),
+    "reconstruction": partial(_scores, prefix="reconstruction", benchmark="reconstruction-5-10-every-10"),
     **{f"published_{protocol}": partial(_published, protocol=protocol) for protocol in protocols()},
     "published_ablations": partial(_published, protocol="davis2017", group="ablation"),
 }

@@ -37,6 +37,28 @@ def test_anyones_masks_are_scored(root, tmp_path, capsys):
     words = ("--masks", root / "Annotations" / "480p", "--sequences", "clip00", "-o", tmp_path)
     assert run("evaluate", "davis", root, *words) == 0
     assert "1.0000" in capsys.readouterr().out
+    assert run("evaluate", "davis", root, *words) == 2
+    assert "holds another evaluation" in capsys.readouterr().err
+    assert run("evaluate", "davis", root, *words, "--overwrite") == 0
+    assert "pictures beside it: bars.png, over_time.png, worst.png" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [("--encoder", "rgb"), ("--preset", "fast"), ("--set", "neighbours=5")])
+def test_masks_are_not_predicted_so_nothing_may_say_how(root, tmp_path, capsys, words):
+    masks = ("--masks", root / "Annotations" / "480p", "--sequences", "clip00", "-o", tmp_path / "out")
+    assert run("evaluate", "davis", root, *masks, *words) == 2
+    said = capsys.readouterr().err
+    assert f"{words[0]} beside --masks: these say how to predict; with --masks nothing is predicted" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_only_pictures_of_this_evaluation_are_listed(root, tmp_path, capsys):
+    (tmp_path / "holiday.png").write_bytes(b"")
+    words = ("--gaps", "2", "1", "--stride", "2", "--sequences", "clip00", "--encoder", "identity", "-o", tmp_path)
+    assert run("evaluate", "reconstruction", root, *words) == 0
+    said = capsys.readouterr().out
+    assert "identity on reconstruction-1-2-every-2, 1 sequence" in said
+    assert said.strip().endswith("pictures beside it: bars.png")
 
 
 @pytest.mark.parametrize("protocol", ["davis", "jhmdb", "vip", "badja", "reconstruction"])

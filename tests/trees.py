@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from timecycle.evaluation.davis import _CLIPS
+from timecycle.evaluation.davis import CLIPS
 from timecycle.synthetic import World, WorldConfig, make_world
 
 
 def davis_tree(root: Path, *, year: str = "2016", frames: int = 5, filmed: int = 2, still: bool = False) -> list[World]:
     """A DAVIS validation set of which the first `filmed` clips exist; the list names all of them."""
-    names = [f"clip{number:02d}" for number in range(_CLIPS[year])]
+    names = [f"clip{number:02d}" for number in range(CLIPS[year])]
     listing = root / "ImageSets" / ("2017" if year == "2017" else "480p") / "val.txt"
     listing.parent.mkdir(parents=True)
     line = "{0}\n" if year == "2017" else "/JPEGImages/480p/{0}/00000.jpg /Annotations/480p/{0}/00000.png\n"

@@ -22,7 +22,13 @@ def davis_report(encoder="rgb", j=(0.2, 0.4, 0.6, 0.5, 0.7, 0.3), *, benchmark="
         encoder=encoder,
         scores=_davis_scores(mean),
         per_sequence={
-            name: {**_davis_scores(value), "objects": 1, "J_per_frame": [value] * 5, "F_per_frame": [value + 0.1] * 5}
+            name: {
+                **_davis_scores(value),
+                "objects": 1,
+                "frames": 7,
+                "J_per_frame": [value] * 5,
+                "F_per_frame": [value + 0.1] * 5,
+            }
             for name, value in clips.items()
         },
         commit="0123456789abcdef",

@@ -125,3 +125,25 @@ def test_reports_without_a_common_clip_or_score_are_refused():
         compare(A, dataclasses.replace(B, per_sequence=renamed))
     with pytest.raises(SettingsError, match="share no score"):
         compare(A, dataclasses.replace(B, scores={"other": 1.0}))
+
+
+@pytest.mark.parametrize("what", ["frames", "objects"])
+def test_shared_clips_must_be_as_long_and_show_as_much(what):
+    part = davis_report("vgg16", (0.35, 0.52, 0.71, 0.58, 0.84), sha256="cd")
+    clips = {**part.per_sequence, "clip-1": {**part.per_sequence["clip-1"], what: 9}}
+    with pytest.raises(SettingsError, match=f"clip-1 has another number of {what} for rgb than for vgg16"):
+        compare(A, dataclasses.replace(part, per_sequence=clips))
+    del clips["clip-1"][what]  # reports of before this was told
+    assert compare(A, dataclasses.replace(part, per_sequence=clips)).sequences == 5
+
+
+def test_methods_that_hide_more_joints_than_others_are_named():
+    def jhmdb(encoder, counted):
+        scores = {"PCK@0.1": 0.5, "counted": counted}
+        return dataclasses.replace(A, encoder=encoder, scores=scores, per_sequence={f"c{i}": scores for i in range(6)})
+
+    found = compare(jhmdb("rgb", 0.99), jhmdb("vgg16", 0.9))
+    assert [difference.score for difference in found.differences] == ["PCK@0.1"]
+    (warning,) = found.warnings
+    assert warning.startswith("99.0 % of the joints are counted for A and 90.0 % for B: compare the scores called hid")
+    assert compare(jhmdb("rgb", 0.99), jhmdb("vgg16", 0.98)).warnings == ()

@@ -59,7 +59,9 @@ def test_the_test_clips_that_are_there_are_found_and_counted(tmp_path, caplog):
     assert caplog.messages == [f"2 of 268 test clips of split 1 are in {tmp_path}"]
     assert isinstance(benchmark, Benchmark)
     assert [clip.name for clip in benchmark.clips] == ["a_clip", "b_clip"]
+    caplog.clear()
     assert [clip.name for clip in find_jhmdb(tmp_path, names=["training"]).clips] == ["training"]
+    assert not caplog.messages  # a part was asked for
     assert all(path.is_file() for path in benchmark.truth_files)
 
 
@@ -75,7 +77,8 @@ def test_joints_are_counted_from_zero_and_frames_without_joints_are_not_run(tmp_
 def test_copying_scores_one_where_nothing_moves(tmp_path):
     write_clip(tmp_path / "root", "clip", still(4))
     report = evaluate(find_jhmdb(tmp_path / "root"), Identity(), CONFIG, tmp_path / "out")
-    assert set(report.scores) == {"PCK@0.1", "PCK@0.2", "PCK@0.1_first_in", "PCK@0.2_first_in", "counted"}
+    sides = ("", "_first_in", "_hidden_wrong")
+    assert set(report.scores) == {f"PCK@0.{n}{side}" for n in (1, 2) for side in sides} | {"counted"}
     assert set(report.scores.values()) == {1.0}
 
 
@@ -94,12 +97,16 @@ def test_scores_by_hand(tmp_path):
     assert report.scores["PCK@0.2_first_in"] == pytest.approx(4 / 5)
     assert report.per_sequence["a"]["PCK@0.1"] == 0.5
     assert report.per_sequence["b"] == {
-        "PCK@0.1": 0, "PCK@0.2": 0, "PCK@0.1_first_in": 0.5, "PCK@0.2_first_in": 0.5, "frames": 2
+        "PCK@0.1": 0, "PCK@0.2": 0, "PCK@0.1_first_in": 0.5, "PCK@0.2_first_in": 0.5,
+        "PCK@0.1_hidden_wrong": 0, "PCK@0.2_hidden_wrong": 0, "counted": 1, "frames": 2
     }  # fmt: skip
 
 
 def test_hidden_joints_leave_the_box_and_the_score(tmp_path):
-    """Only the joints on the left side are called visible: the box is 30 high, and @0.2 reaches 3.6 px, not 6."""
+    """Only the joints on the left side are called visible: the box is 30 high, and @0.2 reaches 3.6 px, not 6.
+
+    Where hidden joints are wrong, the box is that of all joints, so those 5 px off are right and the others wrong.
+    """
     write_clip(tmp_path / "root", "clip", moved(0, 5))
     benchmark = find_jhmdb(tmp_path / "root")
     folder = tmp_path / "predicted" / "clip"
@@ -108,9 +115,12 @@ def test_hidden_joints_leave_the_box_and_the_score(tmp_path):
     for visible, expected in ((np.ones(15, bool), 1.0), (left, 0.0)):
         for t in range(2):
             Keypoints(JOINTS, BOX.astype(np.float32), visible).write(folder / f"{t:05d}.csv")
-        scores = benchmark.score(tmp_path / "predicted").overall
-        assert scores["PCK@0.2"] == expected
-        assert scores["counted"] == pytest.approx(visible.mean(), abs=1e-6)
+        found = benchmark.score(tmp_path / "predicted")
+        assert found.overall["PCK@0.2"] == expected
+        assert found.overall["PCK@0.2_hidden_wrong"] == pytest.approx(visible.mean(), abs=1e-6)
+        assert found.overall["PCK@0.1_hidden_wrong"] == 0
+        for counted in (found.overall["counted"], found.per_sequence["clip"]["counted"]):
+            assert counted == pytest.approx(visible.mean(), abs=1e-6)
     for t in range(2):
         Keypoints(JOINTS, BOX.astype(np.float32), np.zeros(15, bool)).write(folder / f"{t:05d}.csv")
     with pytest.raises(LabelError, match="no joint can be scored"):
@@ -123,6 +133,7 @@ def test_a_joint_outside_the_first_frame_is_hidden_to_an_encoder(tmp_path):
     write_clip(tmp_path / "root", "clip", joints)
     report = evaluate(find_jhmdb(tmp_path / "root"), load_method("rgb"), CONFIG, tmp_path / "out")
     assert report.scores["counted"] == pytest.approx(14 / 15, abs=1e-6)
+    assert report.scores["PCK@0.2_hidden_wrong"] < report.scores["PCK@0.2"]
     assert report.scores["PCK@0.2"] > 0.9  # colours alone lose a joint in an even region
 
 
@@ -169,7 +180,7 @@ def test_missing_folders_and_files_are_named(tmp_path):
 def test_predictions_that_do_not_fit_are_refused(tmp_path):
     write_clip(tmp_path / "root", "clip", still(3))
     benchmark = find_jhmdb(tmp_path / "root")
-    with pytest.raises(SettingsError, match=r"there is no folder .*predicted/clip \(predicted joints\)"):
+    with pytest.raises(SettingsError, match=r"there is no folder .*predicted/clip \(predicted joints\); predict it"):
         benchmark.score(tmp_path / "predicted")
     folder = tmp_path / "predicted" / "clip"
     folder.mkdir(parents=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from oracle import iou
-from timecycle.errors import LabelError
+from timecycle.errors import LabelError, VideoError
 from timecycle.evaluation.methods import load_method, method_names
 from timecycle.labels import Coordinates, Keypoints, Masks, Parts
 from timecycle.propagation.settings import PropagateConfig
@@ -72,3 +72,12 @@ def test_nothing_moves_in_a_still_video(flow):
 def test_flow_refuses_what_it_cannot_carry(flow):
     with pytest.raises(LabelError, match="optical flow carries masks, parts and keypoints, not coordinates"):
         list(flow.carry(open_video(sliding()), 0, Coordinates.of_image(160, 200), CONFIG))
+
+
+def test_flow_of_tiny_images_is_refused(flow):
+    tiny = np.zeros((11, 11, 3), np.uint8)
+    with pytest.raises(VideoError, match=r"cannot be computed on images of 11x11 pixels; give .* at least 12 pixels"):
+        flow.flow(tiny, tiny, CONFIG)
+    with pytest.raises(VideoError, match="images of 10x8 pixels"):
+        flow.flow(*sliding(2), PropagateConfig(image_size_px=8))
+    assert flow.flow(*np.zeros((2, 12, 12, 3), np.uint8), CONFIG).shape == (12, 12, 2)

@@ -9,7 +9,9 @@ from reports import davis_report
 from timecycle.errors import LabelError, SettingsError
 from timecycle.evaluation import plots
 from timecycle.evaluation.benchmark import Clip
-from timecycle.labels import Masks
+from timecycle.evaluation.figure import MOST_BYTES, save_small, spread
+from timecycle.evaluation.worst import draw_worst
+from timecycle.labels import Keypoints, Masks
 
 BLUE = (0x00, 0x72, 0xB2)
 ORANGE = (0xD5, 0x5E, 0x00)
@@ -85,9 +87,9 @@ def test_clips_of_any_length_are_resampled_and_gaps_skipped():
 
 
 def test_names_are_moved_apart_and_no_more_than_needed():
-    assert plots.spread([10, 30, 50], gap=5) == [10, 30, 50]
-    assert plots.spread([10, 11, 50], gap=4) == [8.5, 12.5, 50]
-    close = plots.spread([1, 1, 1, 2, 9], gap=3)
+    assert spread([10, 30, 50], gap=5) == [10, 30, 50]
+    assert spread([10, 11, 50], gap=4) == [8.5, 12.5, 50]
+    close = spread([1, 1, 1, 2, 9], gap=3)
     assert np.diff(close).min() >= 3 - 1e-9
 
 
@@ -130,7 +132,7 @@ def clips(tmp_path):
 
 def test_the_worst_clips_show_their_predictions_at_four_moments(clips, tmp_path):
     report = davis_report("rgb", (0.2, 0.4, 0.6, 0.5, 0.7, 0.3))
-    sheet = plots.draw_worst(report, clips, tmp_path / "out" / "predictions", count=2, width_px=100)
+    sheet = draw_worst(report, clips, tmp_path / "out" / "predictions", count=2, width_px=100)
     # Two rows and four columns of 100x56 px; 25 and 50 % have a mask on the left, 75 and 100 % have none.
     reddish = sheet[..., 0].astype(int) - sheet[..., 1] > 40
     for row in range(2):
@@ -143,13 +145,51 @@ def test_an_evaluation_s_folder_gets_its_pictures(clips, tmp_path):
     written = plots.write_pictures(davis_report("rgb"), tmp_path / "out", clips=clips)
     assert [path.name for path in written] == ["bars.png", "over_time.png", "worst.png"]
     for path in written:
-        assert path.stat().st_size < plots.MOST_BYTES
+        assert path.stat().st_size < MOST_BYTES
         with Image.open(path) as picture:
             assert picture.convert("RGB").getcolors(maxcolors=1 << 20) is not None
     assert [path.name for path in plots.write_pictures(davis_report("rgb"), tmp_path / "bare")] == [
         "bars.png",
         "over_time.png",
     ]
+
+
+def test_a_picture_that_cannot_be_drawn_fails_nothing(clips, tmp_path, caplog):
+    """Clips of another benchmark, a frame that has gone, a folder that cannot be written to: one line each time."""
+    report = davis_report("rgb")
+    assert len(plots.write_pictures(report, tmp_path / "out", clips=clips[1:])) == 2
+    clips[0].frames[2].unlink()
+    assert len(plots.write_pictures(report, tmp_path / "out", clips=clips)) == 2
+    (tmp_path / "file").write_text("no folder")
+    assert plots.write_pictures(report, tmp_path / "file") == []
+    for said, problem in zip(caplog.messages, ("has the sequence clip-0", "00002.jpg", "cannot write"), strict=True):
+        assert said.startswith("not all pictures were drawn: ")
+        assert problem in said
+
+
+def test_points_are_seen_and_long_names_stay_in_their_column(tmp_path):
+    """A point on a large grey frame is a dot in its own colour on the small one, in the saved file too."""
+    name = "a-very-long-name-of-a-sequence-that-no-column-has-room-for"
+    frames, labels = tmp_path / "frames", tmp_path / "labels" / name
+    frames.mkdir()
+    labels.mkdir(parents=True)
+    ground = np.random.default_rng(0).integers(90, 110, (540, 960, 1), np.uint8).repeat(3, axis=2)
+    points = Keypoints(("a", "b"), np.array([[240, 135], [720, 405]], np.float32), np.ones(2, bool))
+    for index in range(4):
+        Image.fromarray(ground).save(frames / f"{index:05d}.png")
+        points.write(labels / f"{index:05d}.csv")
+    clip = Clip(name=name, frames=tuple(sorted(frames.iterdir())), given=lambda: points)
+    report = dataclasses.replace(davis_report("rgb"), scores={"J": 0.5}, per_sequence={name: {"J": 0.5}})
+    save_small(tmp_path / "worst.png", draw_worst(report, [clip], tmp_path / "labels", width_px=160))
+    with Image.open(tmp_path / "worst.png") as picture:
+        sheet = np.array(picture.convert("RGB")).astype(int)
+    first = sheet[8 : 8 + 90, 8 : 8 + 160]
+    vivid = np.ptp(first, axis=-1) > 100
+    assert vivid[21:24, 39:42].all()
+    assert vivid[66:69, 119:122].all()
+    assert 40 < vivid.sum() < 120
+    caption = sheet[8 + 90 :, 8 + 160 : 8 + 168]  # between the first column and the second
+    assert (caption > 200).all()
 
 
 def test_what_is_stored_need_not_be_labels(clips, tmp_path):
@@ -160,18 +200,18 @@ def test_what_is_stored_need_not_be_labels(clips, tmp_path):
     written = plots.write_pictures(davis_report("rgb"), tmp_path / "out", clips=clips)
     assert "worst.png" not in [path.name for path in written]
     with pytest.raises(LabelError, match="has no labels of clip-0"):
-        plots.draw_worst(davis_report("rgb"), clips, tmp_path / "out" / "predictions")
+        draw_worst(davis_report("rgb"), clips, tmp_path / "out" / "predictions")
 
 
 def test_masks_of_others_may_lack_the_last_frame(clips, tmp_path):
     for path in (tmp_path / "out" / "predictions").glob("*/00008.png"):
         path.unlink()
-    assert plots.draw_worst(davis_report("rgb"), clips, tmp_path / "out" / "predictions").any()
+    assert draw_worst(davis_report("rgb"), clips, tmp_path / "out" / "predictions").any()
 
 
 def test_clips_of_another_benchmark_are_refused(clips, tmp_path):
     with pytest.raises(SettingsError, match="has the sequence clip-0 but"):
-        plots.draw_worst(davis_report("rgb"), clips[1:], tmp_path / "out" / "predictions")
+        draw_worst(davis_report("rgb"), clips[1:], tmp_path / "out" / "predictions")
 
 
 def test_without_matplotlib_an_evaluation_still_ends_well(clips, tmp_path, monkeypatch, caplog):
@@ -183,8 +223,8 @@ def test_without_matplotlib_an_evaluation_still_ends_well(clips, tmp_path, monke
 
 def test_noise_still_fits_a_small_file(tmp_path):
     noise = np.random.default_rng(0).integers(0, 256, (300, 400, 3), dtype=np.uint8)
-    plots.save_small(tmp_path / "noise.png", noise, note={"source": "here"})
-    assert (tmp_path / "noise.png").stat().st_size < plots.MOST_BYTES
+    save_small(tmp_path / "noise.png", noise, note={"source": "here"})
+    assert (tmp_path / "noise.png").stat().st_size < MOST_BYTES
     with Image.open(tmp_path / "noise.png") as picture:
         assert picture.info["source"] == "here"
         assert picture.size == (400, 300)

@@ -11,15 +11,8 @@ import tables as script
 from timecycle.errors import SettingsError
 from timecycle.evaluation.published import published_rows
 from timecycle.evaluation.report import write_report
-from timecycle.evaluation.tables import (
-    davis_table,
-    main_scores,
-    merge_seeds,
-    method_name,
-    provenance,
-    published_table,
-    score_name,
-)
+from timecycle.evaluation.scores import main_scores, score_name
+from timecycle.evaluation.tables import davis_table, merge_seeds, method_name, provenance, published_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -63,8 +56,19 @@ def test_one_report_given_twice_is_refused():
 
 def test_seeds_run_in_other_forms_are_not_merged():
     other = dataclasses.replace(davis_report("random-resnet18@1"), form="bf16")
-    with pytest.raises(SettingsError, match="several forms: bf16; test"):
-        merge_seeds([davis_report("random-resnet18"), other])
+    rows = merge_seeds([davis_report("random-resnet18"), other])
+    assert [row.name() for row in rows] == ["random ResNet-18 (test)", "random ResNet-18, seed 1 (bf16)"]
+
+
+def test_other_weights_and_forms_are_other_rows_that_can_be_told_apart():
+    one = davis_report("mine.safetensors", (0.1, 0.2))
+    other = dataclasses.replace(one, weights_sha256="12345678" * 8)
+    rows = cells(davis_table([one, other]))[2:]
+    assert [row[0] for row in rows] == [
+        "mine.safetensors (weights 0000000)", "mine.safetensors (weights 1234567)"
+    ]  # fmt: skip
+    rows = cells(davis_table([one, dataclasses.replace(one, form="bf16")]))[2:]
+    assert [row[0] for row in rows] == ["mine.safetensors (test)", "mine.safetensors (bf16)"]
 
 
 def test_other_data_are_refused():
@@ -245,8 +249,23 @@ def test_any_other_benchmark_shows_its_main_scores(tree):
         )
         write_report(tree / f"benchmarks/results/badja_{encoder}.json", report)
     table = cells(script.make_table("badja", script.read_results(tree / "benchmarks/results")))
-    assert table[0] == ["method", "PCK@0.2", "s / frame"]
+    assert table[0] == ["method", "PCK@0.2", "s / frame", "image px", "window px"]
+    assert table[2][3:] == ["240", "48"]
     assert [row[:2] for row in table[2:4]] == [["dense SIFT", "40.0"], ["RGB, mean of 8x8 px", "30.0"]]
+
+
+def test_joints_that_were_counted_are_shown_and_other_benchmarks_are_refused(tree):
+    scores = {"PCK@0.1": 0.3, "PCK@0.1_hidden_wrong": 0.2, "counted": 0.95}
+    report = dataclasses.replace(
+        davis_report("rgb", benchmark="jhmdb"), scores=scores, per_sequence={"a": scores, "b": scores}
+    )
+    write_report(tree / "benchmarks/results/jhmdb_sample_rgb.json", report)
+    table = cells(script.make_table("jhmdb_sample", script.read_results(tree / "benchmarks/results")))
+    assert table[0][:3] == ["method", "PCK@0.1", "counted"]
+    assert table[2][1:3] == ["30.0", "95.0"]
+    write_report(tree / "benchmarks/results/badja_rgb.json", report)
+    with pytest.raises(SettingsError, match=r"badja_rgb\.json has benchmark = jhmdb, but its name stands for badja"):
+        script.make_table("badja", script.read_results(tree / "benchmarks/results"))
 
 
 def test_check_has_an_exit_code(tree, monkeypatch, capsys):

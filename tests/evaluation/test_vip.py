@@ -74,23 +74,28 @@ def test_classes_by_hand(tmp_path):
     assert benchmark.clips[0].given().complete
     report = evaluate(benchmark, Identity(), CONFIG, tmp_path / "out")
     assert report.scores == {
-        "mIoU": pytest.approx((6 / 10 + 8 / 14 + 0) / 3, abs=1e-6),
-        "mIoU_first_in": pytest.approx((10 / 14 + 14 / 20 + 0) / 3, abs=1e-6),
-        "IoU_background": pytest.approx(8 / 14, abs=1e-6),
+        "mIoU": pytest.approx((10 / 14 + 14 / 20 + 0) / 3, abs=1e-6),
+        "mIoU_first_out": pytest.approx((6 / 10 + 8 / 14 + 0) / 3, abs=1e-6),
+        "IoU_background": pytest.approx(14 / 20, abs=1e-6),
         "IoU_hair": 0,
-        "IoU_upper-clothes": pytest.approx(6 / 10),
+        "IoU_upper-clothes": pytest.approx(10 / 14, abs=1e-6),
     }
     assert report.per_sequence["videos1"]["frames"] == 3
 
 
 def test_all_frames_of_all_clips_are_counted_together(tmp_path):
-    """Clip 2 has one wrong column in ten and no hair: clothes 0 of 1, so the two clips' mIoU do not average."""
+    """Clip 2 has one wrong column in ten and no hair: clothes 0 of 1, so the two clips' mIoU do not average.
+
+    Background in columns: clip 1 has 5 and 5 right, clip 2 has 10 and 9 of 10.
+    """
     write_clip(tmp_path / "root", [columns((0, 4, HAIR)), columns((0, 4, HAIR))])
     write_clip(tmp_path / "root", [columns(), columns((0, 0, CLOTHES))], name="videos2")
     report = evaluate(find_vip(tmp_path / "root", task="semantic"), Identity(), CONFIG, tmp_path / "out")
     assert report.per_sequence["videos1"]["mIoU"] == 1
-    assert report.per_sequence["videos2"]["mIoU"] == pytest.approx((9 / 10 + 0) / 2)
-    assert report.scores["mIoU"] == pytest.approx((14 / 15 + 1 + 0) / 3, abs=1e-6)
+    assert report.per_sequence["videos2"]["mIoU"] == pytest.approx((19 / 20 + 0) / 2)
+    assert report.per_sequence["videos2"]["mIoU_first_out"] == pytest.approx((9 / 10 + 0) / 2)
+    assert report.scores["mIoU"] == pytest.approx((29 / 30 + 1 + 0) / 3, abs=1e-6)
+    assert report.scores["mIoU_first_out"] == pytest.approx((14 / 15 + 1 + 0) / 3, abs=1e-6)
 
 
 def test_void_is_neither_carried_nor_scored(tmp_path):
@@ -116,31 +121,36 @@ def faces(tmp_path):
 
 
 def test_parts_by_hand(faces, tmp_path):
-    """Copies of frame 0: two faces on each frame. The overlaps are 2/6 and 1 on frame 1, 1 and 0 on frame 2.
+    """Copies of frame 0: two faces on each frame. The overlaps are 1 and 1 on frame 0, 2/6 and 1 on frame 1, 1 and 0 on
+    frame 2.
 
-    Faces (3 true, 4 predicted): up to 0.3 three are right, AP = 3/4 * 3/3; above two are, AP = 2/4 * 2/3.
+    Faces (5 true, 6 predicted): up to 0.3 five are right, AP = 5/6 * 5/5; above four are, AP = 4/6 * 4/5.
     Hair (1 true, none predicted): 0. The mean over both classes is half of that.
-    With frame 0 (2 true, 2 right): 5/6 * 5/5 and 4/6 * 4/5.
+    Without frame 0 (2 true, 2 right): 3/4 * 3/3 and 2/4 * 2/3.
     """
     report = evaluate(faces, Identity(), CONFIG, tmp_path / "out")
-    low, high = 3 / 4 / 2, 2 / 4 * 2 / 3 / 2
+    low, high = 5 / 6 / 2, 4 / 6 * 4 / 5 / 2
     for suffix in ("", "_constant"):
         aps = [report.scores[f"AP_0.{n}{suffix}"] for n in range(1, 10)]
         assert aps == pytest.approx([low] * 3 + [high] * 6, abs=1e-6)
         assert report.scores[f"AP_vol{suffix}"] == pytest.approx((3 * low + 6 * high) / 9, abs=1e-6)
-    with_first = (3 * 5 / 6 + 6 * 4 / 6 * 4 / 5) / 2 / 9
-    assert report.scores["AP_vol_first_in"] == pytest.approx(with_first, abs=1e-6)
+    without_first = (3 * 3 / 4 + 6 * 2 / 4 * 2 / 3) / 2 / 9
+    assert report.scores["AP_vol_first_out"] == pytest.approx(without_first, abs=1e-6)
 
 
 def test_parts_ranked_by_their_scores(faces, tmp_path):
-    """Ranked right, right, right up to 0.3, wrong: AP of faces is 1 up to 0.3, and 2/3 above."""
+    """Ranked right four times, right up to 0.3, wrong: AP of faces is 1 up to 0.3, and 4/5 above.
+
+    Without frame 0 two of three are right above 0.3, ranked first: 2/3.
+    """
     evaluate(faces, Identity(), CONFIG, tmp_path)
     path = tmp_path / "predictions" / "videos1" / "scores.csv"
     rows = ["0,13001,1", "0,13002,1", "1,13001,0.5", "1,13002,0.9", "2,13001,0.8", "2,13002,0.1"]
     path.write_text("\n".join(["frame,pair,score", *rows]))
     scores = faces.score(tmp_path / "predictions").overall
-    assert scores["AP_vol"] == pytest.approx((3 * 1 + 6 * 2 / 3) / 2 / 9, abs=1e-6)
-    assert scores["AP_vol_constant"] == pytest.approx((3 * 3 / 4 + 6 * 1 / 3) / 2 / 9, abs=1e-6)
+    assert scores["AP_vol"] == pytest.approx((3 * 1 + 6 * 4 / 5) / 2 / 9, abs=1e-6)
+    assert scores["AP_vol_first_out"] == pytest.approx((3 * 1 + 6 * 2 / 3) / 2 / 9, abs=1e-6)
+    assert scores["AP_vol_constant"] == pytest.approx((3 * 5 / 6 + 6 * 4 / 6 * 4 / 5) / 2 / 9, abs=1e-6)
     path.write_text("\n".join(["frame,pair,score", *rows[:-1]]))
     with pytest.raises(LabelError, match=r"scores.csv has no score of 13002 on frame 2"):
         faces.score(tmp_path / "predictions")

@@ -1,7 +1,8 @@
 """`timecycle evaluate`: one command for every protocol, and one to compare two results."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ from tyro.conf import Positional, arg, subcommand
 from timecycle.cli.console import board, out
 from timecycle.cli.options import Device, Out, Precision, Preset, Settings
 from timecycle.config import propagate_config
+from timecycle.errors import SettingsError
 from timecycle.evaluation.badja import find_badja
 from timecycle.evaluation.benchmark import Benchmark
 from timecycle.evaluation.compare import compare, text
@@ -40,7 +42,7 @@ class _Protocol(ABC):
     sequences: Sequences = ()
     device: Device = "auto"
     precision: Precision = "fp32"
-    overwrite: Annotated[bool, arg(help="predict again what is there already")] = False
+    overwrite: Annotated[bool, arg(help="do again what is there already")] = False
 
     @abstractmethod
     def find(self) -> Benchmark: ...
@@ -51,8 +53,8 @@ class _Protocol(ABC):
         method = load_method(self.encoder, device=self.device, precision=self.precision)
         with board() as show:
             report = evaluate(benchmark, method, config, self.out, overwrite=self.overwrite, progress=show)
-            write_pictures(report, self.out, clips=benchmark.clips)
-        _print(report, self.out)
+            pictures = write_pictures(report, self.out, clips=benchmark.clips)
+        _print(report, self.out, pictures)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +76,22 @@ class Davis(_Protocol):
         if self.masks is None:
             super().__call__()
             return
+        self._refuse_settings()
         benchmark = self.find()
         with board() as show:
-            report = evaluate_masks(benchmark, self.masks, self.out, progress=show)
-            write_pictures(report, self.out, clips=benchmark.clips, predictions=self.masks)
-        _print(report, self.out)
+            report = evaluate_masks(benchmark, self.masks, self.out, overwrite=self.overwrite, progress=show)
+            pictures = write_pictures(report, self.out, clips=benchmark.clips, predictions=self.masks)
+        _print(report, self.out, pictures)
+
+    def _refuse_settings(self) -> None:
+        """Settings that change nothing would look as if they had."""
+        defaults = {field.name: field.default for field in fields(self)}
+        given = [f"--{name}" for name in ("encoder", "preset", "set") if getattr(self, name) != defaults[name]]
+        if given:
+            raise SettingsError(
+                f"{' and '.join(given)} beside --masks: these say how to predict; with --masks nothing is predicted",
+                remedy=f"leave out {' and '.join(given)}, or leave out --masks to predict",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,9 +130,10 @@ class Reconstruction(_Protocol):
     """Frames of DAVIS rebuilt from earlier ones by dense correspondence: L1 in RGB."""
 
     gaps: Annotated[tuple[int, ...], arg(help="how many frames earlier")] = (5, 10)
+    stride: Annotated[int, arg(help="rebuild only every so many frames: less exact, and as much faster")] = 1
 
     def find(self) -> Benchmark:
-        return find_reconstruction(self.root, gaps=self.gaps, names=self.sequences)
+        return find_reconstruction(self.root, gaps=self.gaps, stride=self.stride, names=self.sequences)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,10 +167,10 @@ class Evaluate:
         self.protocol()
 
 
-def _print(report: Report, folder: Path) -> None:
+def _print(report: Report, folder: Path, pictures: Sequence[Path]) -> None:
     sequences = len(report.per_sequence)
     out.print(f"{report.encoder} on {report.benchmark}, {sequences} sequence{'s' if sequences != 1 else ''}")
     for name, score in report.scores.items():
         out.print(f"  {name:<24} {score:.4f}")
-    pictures = ", ".join(sorted(path.name for path in folder.glob("*.png")))
-    out.print(f"report: {folder / 'report.json'}; pictures beside it: {pictures}")
+    beside = f"; pictures beside it: {', '.join(path.name for path in pictures)}" if pictures else ""
+    out.print(f"report: {folder / 'report.json'}{beside}")

@@ -117,7 +117,7 @@ class Badja:
         """Every clip's scores, and their mean: each clip weighs the same."""
         per_sequence: dict[str, dict[str, Any]] = {}
         for done, sequence in enumerate(self.sequences, start=1):
-            folder = folder_of(predictions / sequence.clip.name, what="predicted joints")
+            folder = folder_of(predictions / sequence.clip.name, what="predicted joints", remedy="predict it first")
             per_sequence[sequence.clip.name] = _score(sequence, folder)
             if progress:
                 progress(done, len(self.sequences))
@@ -138,15 +138,16 @@ def find_badja(root: Path, *, davis: Path | None, names: Sequence[str] = ()) -> 
     davis = _davis_root(root, davis)
     sizes = [size for size in ("480p", "Full-Resolution") if (davis / "JPEGImages" / size).is_dir()]
     size = sizes[0] if sizes else "480p"
-    images = folder_of(davis / "JPEGImages" / size, what="DAVIS frames")
-    folder_of(davis / "Annotations" / size, what="DAVIS annotations, the silhouettes")
+    check_davis = "check the folder of DAVIS, which --davis names"
+    images = folder_of(davis / "JPEGImages" / size, what="DAVIS frames", remedy=check_davis)
+    folder_of(davis / "Annotations" / size, what="DAVIS annotations, the silhouettes", remedy=check_davis)
     there = {name: path for name, path in files.items() if (images / name).is_dir()}
     if not there:
         raise SettingsError(
             f"none of the {len(files)} sequences annotated in {annotations} is in {images}",
             remedy="pass --davis DIR, the folder of a DAVIS that has them",
         )
-    if len(there) != _CLIPS:
+    if len(there) != _CLIPS and not names:
         log.warning("%d of %d sequences of BADJA are in %s", len(there), _CLIPS, images)
     return Badja(tuple(_annotated_clip(there[name], davis, size) for name in choose(list(there), names)))
 

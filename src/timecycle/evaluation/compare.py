@@ -9,9 +9,10 @@ import numpy as np
 from timecycle.errors import SettingsError
 from timecycle.evaluation.metrics.bootstrap import paired_bootstrap
 from timecycle.evaluation.report import Report
-from timecycle.evaluation.tables import in_print, is_number, lower_is_better, main_scores, score_name
+from timecycle.evaluation.scores import COUNTED, in_print, is_number, lower_is_better, main_scores, score_name
 
 _FEWEST = 5  # of fewer sequences, resampling says little about others
+_COUNTED_APART = 0.02  # of all joints: methods that leave that many more out are not scored on the same ones
 _EXTENT = ("sequences", "frames", "sha256")  # of the data, which a part of the sequences changes too
 
 
@@ -72,7 +73,12 @@ def compare(a: Report, b: Report) -> Comparison:
         b=b.encoder,
         sequences=len(shared),
         differences=differences,
-        warnings=(*_other_clips(a, b, shared), *_other_means(a, b, differences), *_other_settings(a, b)),
+        warnings=(
+            *_other_clips(a, b, shared),
+            *_other_joints(a, b),
+            *_other_means(a, b, differences),
+            *_other_settings(a, b),
+        ),
     )
 
 
@@ -149,15 +155,20 @@ def _refuse_other_data(a: Report, b: Report, shared: Sequence[str]) -> None:
                 remedy="evaluate both on the same copy of the benchmark",
             )
     for clip in shared:
-        if _lengths(a.per_sequence[clip]) != _lengths(b.per_sequence[clip]):
+        of_a, of_b = (_lengths(report.per_sequence[clip]) for report in (a, b))
+        different = [name for name in of_a if name in of_b and of_a[name] != of_b[name]]
+        if different:
+            what = "objects" if different[0] == "objects" else "frames"
             raise SettingsError(
-                f"the data differ: {clip} has another number of frames for {a.encoder} than for {b.encoder}",
+                f"the data differ: {clip} has another number of {what} for {a.encoder} than for {b.encoder}",
                 remedy="evaluate both on the same copy of the benchmark",
             )
 
 
 def _lengths(clip: Mapping[str, Any]) -> dict[str, int]:
-    return {name: len(value) for name, value in clip.items() if isinstance(value, list)}
+    """What a clip has a number of: frames and objects as they are said, and the scores of each list."""
+    said = {name: clip[name] for name in ("frames", "objects") if isinstance(clip.get(name), int)}
+    return said | {name: len(value) for name, value in clip.items() if isinstance(value, list)}
 
 
 def _other_clips(a: Report, b: Report, shared: Sequence[str]) -> list[str]:
@@ -167,6 +178,17 @@ def _other_clips(a: Report, b: Report, shared: Sequence[str]) -> list[str]:
     return [
         f"A has {counts[0]} sequences and B {counts[1]}; compared on the {len(shared)} of both, "
         "whose checksums are not known one by one"
+    ]
+
+
+def _other_joints(a: Report, b: Report) -> list[str]:
+    """Joints that one method hides are not scored, so its number is not of the same joints as the other's."""
+    of_a, of_b = (report.scores.get(COUNTED) for report in (a, b))
+    if of_a is None or of_b is None or abs(of_a - of_b) <= _COUNTED_APART:
+        return []
+    return [
+        f"{100 * of_a:.1f} % of the joints are counted for A and {100 * of_b:.1f} % for B: "
+        "compare the scores called hidden_wrong"
     ]
 
 

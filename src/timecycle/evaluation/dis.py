@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, UInt8
 
-from timecycle.errors import LabelError
+from timecycle.errors import LabelError, VideoError
 from timecycle.extras import need
 from timecycle.labels import Keypoints, Labels, Masks, Parts
 from timecycle.propagation.settings import PropagateConfig
@@ -18,6 +18,8 @@ from timecycle.propagation.state import resize
 
 Picture = UInt8[np.ndarray, "height width 3"]
 Flow = Float32[np.ndarray, "height width 2"]
+
+_SMALLEST_PX = 12  # of both sides: of what is smaller OpenCV takes some and refuses some
 
 
 class DisFlow:
@@ -32,7 +34,13 @@ class DisFlow:
         """Where every pixel of `a` is found in `b`, at the size of `a`."""
         height, width = a.shape[:2]
         small_a, small_b = (resize(image, config) for image in (a, b))
-        flow = self._dis.calc(self._grey(small_a), self._grey(small_b), None)
+        try:
+            flow = self._dis.calc(self._grey(small_a), self._grey(small_b), None)
+        except self._cv2.error as error:
+            raise VideoError(
+                f"DIS flow cannot be computed on images of {small_a.shape[1]}x{small_a.shape[0]} pixels",
+                remedy=f"give frames, and image_size_px, of at least {_SMALLEST_PX} pixels on both sides",
+            ) from error
         if flow.shape[:2] == (height, width):
             return np.asarray(flow, dtype=np.float32)
         scale = np.array([width / flow.shape[1], height / flow.shape[0]], dtype=np.float32)

@@ -48,10 +48,23 @@ def evaluate_masks(
 ) -> Report:
     """Score predictions that someone else made: MASKS/CLIP/00000.png, as the benchmark names its annotations."""
     show = progress or (lambda title: lambda done, total: None)
-    started = time.monotonic()
-    scores = benchmark.score(masks, progress=show("scoring"))
+    make_folder(folder)
+    with lock(folder):
+        if not overwrite and ((folder / REPORT).exists() or (folder / f"{FOLDER}.json").exists()):
+            raise OutputError(
+                f"{folder} holds another evaluation", remedy="choose another folder with -o, or pass --overwrite"
+            )
+        started = time.monotonic()
+        scores = benchmark.score(masks, progress=show("scoring"))
+        report = make_report(_record_of_masks(benchmark, masks, time.monotonic() - started), scores)
+        write_report(folder / REPORT, report)
+    return report
+
+
+def _record_of_masks(benchmark: Benchmark, masks: Path, seconds: float) -> dict[str, Any]:
+    """What is known of predictions that were not made here."""
     files = [path for clip in benchmark.clips for path in sorted((masks / clip.name).glob("*.png"))]
-    record: dict[str, Any] = {
+    return {
         "settings": {
             "benchmark": describe(benchmark),
             "encoder": f"masks in {masks.name}",
@@ -61,14 +74,5 @@ def evaluate_masks(
         },
         "timecycle": __version__,
         "machine": machine(),
-        "clips": {"": {"frames": len(files), "seconds": time.monotonic() - started, "commit": commit()}},
+        "clips": {"": {"frames": len(files), "seconds": seconds, "commit": commit()}},
     }
-    make_folder(folder)
-    with lock(folder):
-        if not overwrite and ((folder / REPORT).exists() or (folder / f"{FOLDER}.json").exists()):
-            raise OutputError(
-                f"{folder} holds another evaluation", remedy="choose another folder with -o, or pass --overwrite"
-            )
-        report = make_report(record, scores)
-        write_report(folder / REPORT, report)
-    return report

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from timecycle.errors import LabelError
+from timecycle.evaluation.layout import and_more
 from timecycle.labels import Keypoints
 
 
@@ -21,11 +22,10 @@ class Points:
 
 def read_points(folder: Path, frames: Sequence[int], names: Sequence[str]) -> Points:
     """Predicted points FOLDER/00000.csv of these frames, in the order of `names`."""
-    missing = [frame for frame in frames if not (folder / f"{frame:05d}.csv").is_file()]
+    missing = [name for name in (f"{frame:05d}.csv" for frame in frames) if not (folder / name).is_file()]
     if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise LabelError(
-            f"{folder} lacks {missing[0]:05d}.csv{more}", remedy="give one file per frame, counted from 00000.csv"
+            f"{folder} lacks {and_more(missing)}", remedy="give one file per frame, counted from 00000.csv"
         )
     read = [_ordered(folder / f"{frame:05d}.csv", names) for frame in frames]
     visible = np.stack([points.visible for points in read])

@@ -71,19 +71,17 @@ class Reconstruction:
     def score(self, predictions: Path, *, progress: Progress | None = None) -> Scores:
         """Errors averaged over the frames of a clip, then over clips. Lower is better."""
         per_sequence: dict[str, dict[str, Any]] = {}
+        of_all: dict[str, list[float]] = {}
         for done, clip in enumerate(self.clips, start=1):
-            folder = folder_of(predictions / clip.name, what="errors of rebuilt frames")
-            per_sequence[clip.name] = self._score_clip(clip, folder / ERRORS)
+            folder = folder_of(predictions / clip.name, what="errors of rebuilt frames", remedy="predict it first")
+            scores = self._score_clip(clip, folder / ERRORS)
+            for name, score in scores.items():
+                of_all.setdefault(name, []).append(score)
+            per_sequence[clip.name] = {**scores, "frames": len(clip.frames)}
             if progress:
                 progress(done, len(self.clips))
-        names = dict.fromkeys(name for clip in per_sequence.values() for name in clip)
-        return Scores(
-            overall={
-                name: round(float(np.mean([clip[name] for clip in per_sequence.values() if name in clip])), 4)
-                for name in names
-            },
-            per_sequence=per_sequence,
-        )
+        overall = {name: round(float(np.mean(scores)), 4) for name, scores in of_all.items()}
+        return Scores(overall=overall, per_sequence=per_sequence)
 
     def _score_clip(self, clip: Clip, path: Path) -> dict[str, float]:
         """L1_5: red, green and blue added (the paper's numbers fit this unit). L1_5_mean_of_channels: averaged."""
@@ -111,9 +109,12 @@ class Reconstruction:
 def find_reconstruction(
     root: Path, *, gaps: Sequence[int] = (5, 10), stride: int = 1, names: Sequence[str] = ()
 ) -> Reconstruction:
-    """The videos of `root` that its validation list names; with a `stride` only every so many frames are rebuilt."""
-    if not gaps or min(gaps) < 1 or len(set(gaps)) != len(gaps):
-        raise SettingsError(f"gaps is {tuple(gaps)}", remedy="give different numbers of frames, each 1 or more")
+    """The videos of `root` that its validation list names; with a `stride` only every so many frames are rebuilt.
+
+    The order of the gaps, and whether one is given twice, changes nothing.
+    """
+    if not gaps or min(gaps) < 1:
+        raise SettingsError(f"gaps is {tuple(gaps)}", remedy="give numbers of frames, each 1 or more")
     if stride < 1:
         raise SettingsError(f"stride is {stride}", remedy="give 1 to rebuild every frame, or more to leave some out")
     images = folder_of(root / "JPEGImages" / "480p", what="DAVIS frames")
@@ -127,7 +128,7 @@ def find_reconstruction(
             f"no clip has a frame {max(gaps)} frames before another: the longest has {longest} frames",
             remedy="give smaller gaps, or longer clips",
         )
-    return Reconstruction(tuple(gaps), stride, clips)
+    return Reconstruction(tuple(sorted(set(gaps))), stride, clips)
 
 
 def _rebuild(now: Picture, earlier: Picture, method: Method, config: PropagateConfig) -> L1:

@@ -1,6 +1,5 @@
 """Markdown tables from reports: scores in percent, runs that differ in their seed alone as one row."""
 
-import math
 import re
 import statistics
 from collections.abc import Callable, Iterable, Sequence
@@ -10,6 +9,7 @@ from typing import Any
 from timecycle.errors import SettingsError
 from timecycle.evaluation.published import PublishedRow
 from timecycle.evaluation.report import Report
+from timecycle.evaluation.scores import in_print, lower_is_better, score_name
 
 _METHODS = {
     "identity": "identity (copy frame 1)",
@@ -31,36 +31,6 @@ _SHORT = {
 _UNKNOWN = "-"
 
 
-def lower_is_better(score: str) -> bool:
-    """True for errors; everything else is a share of what is right."""
-    return score.startswith("L1")
-
-
-def score_name(score: str) -> str:
-    """A score's name as it is written in print."""
-    if score.startswith("L1_"):
-        gap, _, how = score.removeprefix("L1_").partition("_")
-        return f"L1, {gap} frames{how and ', '}{how.replace('_', ' ')}"
-    return "J&F" if score == "JF" else score.replace("_", " ")
-
-
-def in_print(score: str, value: float) -> float:
-    """A score in the unit it is printed in: percent, except for errors in units of colour."""
-    return value if lower_is_better(score) else 100 * value
-
-
-def main_scores(reports: Sequence[Report]) -> list[str]:
-    """The scores every report has, overall and per sequence; one whose name continues another's is a side of it."""
-    names = list(reports[0].scores) if reports else []
-    main = [name for name in names if not any(name.startswith(f"{other}_") for other in names)]
-    return [name for name in main if all(_scored(name, report) for report in reports)]
-
-
-def is_number(value: Any) -> bool:
-    """True for a finite number: a clip on which nothing could be scored has none."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def method_name(encoder: str, *, seeds: int = 1, short: bool = False) -> str:
     """What a reader calls a method; `short` where there is little room."""
     base, _, seed = encoder.partition("@")
@@ -75,20 +45,22 @@ class Row:
     """The reports that stand in one row: one, or several that differ in their seed alone."""
 
     reports: tuple[Report, ...]
+    note: str = ""  # what tells it from another row of the same method
 
     @property
     def first(self) -> Report:
         return self.reports[0]
 
     def name(self, *, short: bool = False) -> str:
-        return method_name(self.first.encoder, seeds=len(self.reports), short=short)
+        name = method_name(self.first.encoder, seeds=len(self.reports), short=short)
+        return f"{name} ({self.note})" if self.note else name
 
     def mean(self, score: str) -> float:
         return statistics.fmean(report.scores[score] for report in self.reports)
 
 
 def merge_seeds(reports: Iterable[Report]) -> list[Row]:
-    """One row per method and settings; random weights of several seeds are one method."""
+    """One row per method, weights, form and settings; random weights of several seeds are one method."""
     groups: dict[tuple[str, ...], list[Report]] = {}
     for report in reports:
         groups.setdefault(_identity(report), []).append(report)
@@ -100,13 +72,8 @@ def merge_seeds(reports: Iterable[Report]) -> list[Row]:
                 f"there are {len(twice)} reports of {twice[0]} with the same settings on {group[0].benchmark}",
                 remedy="keep one of them",
             )
-        forms = sorted({report.form for report in group})
-        if len(forms) > 1:
-            raise SettingsError(
-                f"seeds of {encoders[0]} were run in several forms: {'; '.join(forms)}",
-                remedy="evaluate all seeds in the same way",
-            )
-    return [Row(tuple(sorted(group, key=lambda report: report.encoder))) for group in groups.values()]
+    rows = [Row(tuple(sorted(group, key=lambda report: report.encoder))) for group in groups.values()]
+    return [Row(row.reports, _note(row, rows)) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -261,20 +228,30 @@ def _refuse_mixing(reports: Sequence[Report]) -> None:
 
 
 def _identity(report: Report) -> tuple[str, ...]:
-    """What must be the same for two reports to differ in their seed alone."""
-    seedless = report.encoder.partition("@")[0] if report.encoder.startswith("random-") else report.encoder
+    """What must be the same for two reports to differ in their seed alone: method, weights, form, data, settings."""
+    method = _method(report)
+    weights = "" if method.startswith("random-") else report.weights_sha256  # other seeds are other weights
     settings = (f"{name}={report.config[name]}" for name in sorted(report.config))
-    return seedless, report.benchmark, str(report.data.get("sha256")), *settings
+    return method, weights, report.form, report.benchmark, str(report.data.get("sha256")), *settings
+
+
+def _method(report: Report) -> str:
+    """The encoder, without its seed."""
+    return report.encoder.partition("@")[0] if report.encoder.startswith("random-") else report.encoder
+
+
+def _note(row: Row, rows: Sequence[Row]) -> str:
+    """The form or the weights, where rows of one name differ in them: no column shows these."""
+    alike = [other.first for other in rows if _method(other.first) == _method(row.first)]
+    if len({report.form for report in alike}) > 1:
+        return row.first.form
+    if len({_identity(report)[1] for report in alike}) > 1:
+        return f"weights {row.first.weights_sha256[:7]}"
+    return ""
 
 
 def _architecture(name: str) -> str:
     return re.sub(r"^resnet(\d+)$", r"ResNet-\1", name)
-
-
-def _scored(name: str, report: Report) -> bool:
-    return is_number(report.scores.get(name)) and any(
-        is_number(clip.get(name)) for clip in report.per_sequence.values()
-    )
 
 
 def _count(number: int, thing: str) -> str:

@@ -7,11 +7,15 @@ ROOT/lists/val_videos.txt                      one clip per line
 
 The annotations may also lie in ROOT itself, without the folder Annotations. One frame in 25 is annotated, and only
 those are run, about a second apart, as UVC, CRW and VFS do.
+
+mIoU and AP count the first frame, whose labels are given and therefore right, because the field's numbers do: UVC, CRW
+and VFS score it like any other frame, and ATEN's evaluator of part instances, made for methods that are given nothing,
+pools all frames. Scores without it are called first_out.
 """
 
 import csv
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +27,7 @@ from jaxtyping import Int64, UInt16
 from timecycle.errors import LabelError, SettingsError
 from timecycle.evaluation.benchmark import Clip, OnFrame, Progress, Scores, choose
 from timecycle.evaluation.carrying import SCORES, carry_labels
-from timecycle.evaluation.layout import folder_of, images_in, listed
+from timecycle.evaluation.layout import and_more, folder_of, images_in, listed
 from timecycle.evaluation.methods import Method
 from timecycle.evaluation.metrics.classes import confusion, iou_per_class, mean_iou
 from timecycle.evaluation.metrics.instances import Claim, FrameMatches, ap_r, match_frame
@@ -85,9 +89,9 @@ class Vip:
             if progress:
                 progress(done, len(self.clips))
         overall = _mean_ious(everything)
-        if overall["mIoU"] is None:
+        if overall["mIoU_first_out"] is None:
             raise LabelError(f"{predictions} has no frame to score", remedy="score clips of more than one frame")
-        per_class = zip(CLASSES, iou_per_class(_sum_without_first(everything)), strict=True)
+        per_class = zip(CLASSES, iou_per_class(_sum(frame for frames in everything for frame in frames)), strict=True)
         ious = {f"IoU_{name}": round(float(iou), 6) for name, iou in per_class if np.isfinite(iou)}
         return Scores(overall={**overall, **ious}, per_sequence=per_sequence)
 
@@ -103,7 +107,7 @@ class Vip:
             if progress:
                 progress(done, len(self.clips))
         overall = _average_precisions(everything)
-        if not overall:
+        if "AP_vol_first_out" not in overall:
             raise LabelError(f"{predictions} has no frame to score", remedy="score clips of more than one frame")
         return Scores(overall=overall, per_sequence=per_sequence)
 
@@ -144,7 +148,7 @@ def find_vip(root: Path, *, task: Task, names: Sequence[str] = ()) -> Vip:
             f"none of the {len(clip_names)} clips listed in {listing} is in {images}",
             remedy="unpack the frames of VIP_Fine there: CLIP/000000000001.jpg",
         )
-    if len(there) != _CLIPS:
+    if len(there) != _CLIPS and not names:
         log.warning("%d of %d validation clips of VIP are in %s", len(there), _CLIPS, root)
     return Vip(task, annotations, tuple(_clip(images / name, annotations, task) for name in choose(there, names)))
 
@@ -181,11 +185,7 @@ def _clip(folder: Path, annotations: Path, task: Task) -> Clip:
     frames = tuple(path for path in images_in(folder, what=f"frames of {folder.name}") if path.stem in drawn)
     missing = sorted(drawn - {path.stem for path in frames})
     if missing:
-        more = f" and {len(missing) - 1} more" if missing[1:] else ""
-        raise LabelError(
-            f"{folder} lacks the annotated frame {missing[0]}{more}",
-            remedy="restore the clip's frames from VIP_Fine",
-        )
+        raise LabelError(f"{folder} lacks the annotated frame {and_more(missing)}", remedy="restore it from VIP_Fine")
     if task == "parts":
         for frame in frames:
             _annotation(annotations / "Human_ids", frame)
@@ -226,12 +226,12 @@ def _read_ids(path: Path) -> Ids:
 
 def _predicted(clip: Clip, predictions: Path) -> list[tuple[Path, Path]]:
     """Every frame with the file of its predicted labels, the first one with them."""
-    folder = folder_of(predictions / clip.name, what="predicted labels")
+    folder = folder_of(predictions / clip.name, what="predicted labels", remedy="predict it first")
     files = [(frame, folder / f"{index:05d}.png") for index, frame in enumerate(clip.frames)]
     missing = [path.name for _, path in files if not path.is_file()]
     if missing:
         raise LabelError(
-            f"{folder} lacks {missing[0]}{f' and {len(missing) - 1} more' if missing[1:] else ''}",
+            f"{folder} lacks {and_more(missing)}",
             remedy=f"number the labels of the {len(files)} annotated frames of {clip.name} from 00000.png",
         )
     return files
@@ -255,19 +255,15 @@ def _class_of_pairs(parts: Parts) -> dict[int, int]:
     return {pair: klass for pair, klass in classes if pair != 0}
 
 
-def _sum_without_first(clips: Sequence[Sequence[Confusion]]) -> Confusion:
-    nothing = np.zeros((len(CLASSES), len(CLASSES)), np.int64)
-    return sum((frame for frames in clips for frame in frames[1:]), nothing)
+def _sum(frames: Iterable[Confusion]) -> Confusion:
+    return sum(frames, np.zeros((len(CLASSES), len(CLASSES)), np.int64))
 
 
 def _mean_ious(clips: Sequence[Sequence[Confusion]]) -> dict[str, Any]:
-    """mIoU over all frames together; None where there are none.
-
-    mIoU: without the first frames, whose labels are given.
-    mIoU_first_in: with them. UVC, CRW and VFS score the first frame like any other, so their numbers are of this kind.
-    """
-    later = _sum_without_first(clips)
-    means = {"mIoU": mean_iou(later), "mIoU_first_in": mean_iou(sum((frames[0] for frames in clips), later))}
+    """mIoU over all frames together, and mIoU_first_out without the first ones; None where there are none."""
+    later = _sum(frame for frames in clips for frame in frames[1:])
+    whole = _sum([later, *(frames[0] for frames in clips)])
+    means = {"mIoU": mean_iou(whole), "mIoU_first_out": mean_iou(later)}
     return {name: round(mean, 6) if np.isfinite(mean) else None for name, mean in means.items()}
 
 
@@ -277,18 +273,23 @@ def _average_precisions(frames: Sequence[_Matched]) -> dict[str, float]:
     AP_0.1 to AP_0.9: at that overlap, AP_vol: their mean. Instances are ranked by the mean posterior inside them, or
     equal where the method has none; the paper does not say what it ranked by.
     ..._constant: all instances ranked equal, whatever the method.
-    AP_vol_first_in: with the first frames, whose labels are given and which the others leave out.
+    AP_vol_first_out: without the first frames, whose labels are given.
     """
-    later = [frame for frame in frames if not frame.is_first]
-    if not any(frame.ranked.matches or frame.ranked.truth_count for frame in later):
-        return {}
     scores: dict[str, float] = {}
-    for suffix, matches in (("", [f.ranked for f in later]), ("_constant", [f.equal for f in later])):
+    if not _has_instances(frames):
+        return scores
+    for suffix, matches in (("", [f.ranked for f in frames]), ("_constant", [f.equal for f in frames])):
         found = ap_r(matches)
         scores |= {f"AP_{threshold}{suffix}": ap for threshold, ap in found.per_threshold.items()}
         scores[f"AP_vol{suffix}"] = found.mean
-    scores["AP_vol_first_in"] = ap_r([frame.ranked for frame in frames]).mean
+    later = [frame for frame in frames if not frame.is_first]
+    if _has_instances(later):
+        scores["AP_vol_first_out"] = ap_r([frame.ranked for frame in later]).mean
     return {name: round(score, 6) for name, score in scores.items()}
+
+
+def _has_instances(frames: Iterable[_Matched]) -> bool:
+    return any(frame.ranked.matches or frame.ranked.truth_count for frame in frames)
 
 
 def _demand_size(path: Path, ids: Ids, truth: Ids) -> None:

@@ -23,6 +23,8 @@ log = logging.getLogger("timecycle")
 
 DEFAULT_ENCODER = "resnet18"
 
+_LARGEST_SEED = 2**64 - 1  # that torch takes
+
 _IMAGENET = Scaling(
     mean=(IMAGENET_MEAN[0] * 255, IMAGENET_MEAN[1] * 255, IMAGENET_MEAN[2] * 255),
     std=(IMAGENET_STD[0] * 255, IMAGENET_STD[1] * 255, IMAGENET_STD[2] * 255),
@@ -75,6 +77,8 @@ def _random(name: str, run: _Run) -> Encoder:
     architecture, _, seed = name.removeprefix("random-").partition("@")
     if architecture not in get_args(Architecture):
         raise WeightsError(f"there is no encoder {name!r}", remedy=f"the names are {', '.join(encoder_names())}")
+    if int(seed or 0) > _LARGEST_SEED:
+        raise WeightsError(f"the seed of {name!r} is too large", remedy=f"give a seed from 0 to {_LARGEST_SEED}")
     config = ResNetConfig(architecture=architecture)  # type: ignore[arg-type]
     model = calibrated(random_resnet(config, seed=int(seed or 0)), seed=int(seed or 0))
     digest = hash_state(model.state_dict())

@@ -5,9 +5,9 @@ import pytest
 from davis_predictions import MANY_OBJECTS, WORLDS, world_truth
 
 from timecycle.errors import LabelError
-from timecycle.evaluation.metrics.boundaries import boundary_accuracy
+from timecycle.evaluation.metrics.boundaries import boundary_f
 from timecycle.evaluation.metrics.objects import FramePair, average_objects, score_frames, score_objects
-from timecycle.evaluation.metrics.regions import region_similarity
+from timecycle.evaluation.metrics.regions import jaccard
 
 truth = world_truth("world-a")
 
@@ -21,9 +21,9 @@ def test_a_perfect_prediction():
 def test_each_object_is_its_own_mask_without_first_and_last_frame():
     predicted = MANY_OBJECTS["speckled"](truth)
     for each in score_objects(predicted, truth):
-        masks = predicted[1:-1] == each.id, truth[1:-1] == each.id
-        assert each.j.tolist() == region_similarity(*masks).tolist()
-        assert each.f.tolist() == boundary_accuracy(*masks).tolist()
+        masks = list(zip(predicted[1:-1] == each.id, truth[1:-1] == each.id, strict=True))
+        assert each.j.tolist() == [jaccard(*pair) for pair in masks]
+        assert each.f.tolist() == [boundary_f(*pair) for pair in masks]
 
 
 def test_first_and_last_frame_do_not_matter():

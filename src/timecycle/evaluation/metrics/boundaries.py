@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool
 
 from timecycle.errors import SettingsError
 
@@ -55,17 +55,6 @@ def boundary_f(
     precision = np.count_nonzero(ours & _widened(theirs, reach)) / our_length
     recall = np.count_nonzero(theirs & _widened(ours, reach)) / their_length
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
-
-
-def boundary_accuracy(
-    predicted: Bool[np.ndarray, "frames height width"],
-    truth: Bool[np.ndarray, "frames height width"],
-    *,
-    tolerance: float = TOLERANCE,
-) -> Float64[np.ndarray, " frames"]:
-    """F of every frame, as `boundary_f` defines it."""
-    pairs = zip(predicted, truth, strict=True)
-    return np.array([boundary_f(p, g, tolerance=tolerance) for p, g in pairs], np.float64)
 
 
 def _box(mask: Bool[np.ndarray, "height width"]) -> tuple[slice, slice]:

