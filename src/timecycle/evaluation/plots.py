@@ -74,8 +74,8 @@ def draw_bars(reports: Sequence[Report], *, score: str | None = None) -> Drawing
     names = _easiest_first(scores, score)
     left = len(names) - _MOST_BARS
     names = names[-_MOST_BARS:]
-    across = min(len(rows), _PANELS)
-    down = -(-len(rows) // across)
+    down = -(-len(rows) // _PANELS)
+    across = -(-len(rows) // down)  # as even as it goes: six are two rows of three
     panel_px = 17 * len(names) + 78  # bars with their names; heading and axis
     figure = new_figure(820 if len(rows) == 1 else 1000, down * panel_px)
     figure.get_layout_engine().set(wspace=0.05, hspace=0.04)
