@@ -22,6 +22,7 @@ from timecycle.evaluation.davis import find_davis
 from timecycle.evaluation.evaluate import REPORT, evaluate
 from timecycle.evaluation.jhmdb import find_jhmdb
 from timecycle.evaluation.methods import Method, load_method
+from timecycle.evaluation.plots import write_pictures
 from timecycle.evaluation.predictions import FOLDER, read_record, settings_of
 from timecycle.evaluation.reconstruction import find_reconstruction
 from timecycle.files import write_text
@@ -30,6 +31,7 @@ from timecycle.propagation.settings import PropagateConfig
 
 EIGHT = ("blackswan", "bmx-trees", "camel", "dance-twirl", "goat", "horsejump-high", "libby", "parkour")
 ABLATED = "efficientnet-lite0-s8"
+SHOWN = "davis2016_480p_vgg16"  # whose worst sequences docs/results.md shows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +166,9 @@ def main() -> int:
             _borrow(folder, _davis()(chosen.data), benchmark, method, config)
         report = evaluate(benchmark, method, config, folder)
         shutil.copyfile(folder / REPORT, RESULTS / f"{one.name}.json")
+        if one.name == SHOWN:
+            write_pictures(report, folder, clips=benchmark.clips)
+            shutil.copyfile(folder / "worst.png", RESULTS.parents[1] / "docs" / "images" / "davis2016_480p_worst.png")
         main_score = next(iter(report.scores.items()))
         print(f"{one.name}: {main_score[0]} {main_score[1]:.4f}, {report.seconds:.0f} s", flush=True)
     return 0
