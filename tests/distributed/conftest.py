@@ -1,5 +1,5 @@
 """Footage and settings for small runs of several processes."""
 
-from training_footage import tiny, videos
+from small_runs import tiny, videos
 
 __all__ = ["tiny", "videos"]

@@ -1,5 +1,5 @@
 """Footage and settings for small runs."""
 
-from training_footage import config, tiny, videos
+from small_runs import config, tiny, videos
 
 __all__ = ["config", "tiny", "videos"]
