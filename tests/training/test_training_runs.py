@@ -181,16 +181,14 @@ print("weights", done.weights, "steps", done.steps, flush=True)
 """
 
 
-def test_asked_to_end_a_run_saves_and_leaves(videos, tmp_path):
-    from conftest import TINY
-
+def test_asked_to_end_a_run_saves_and_leaves(videos, tiny, tmp_path):
     words = [
         sys.executable,
         "-c",
         PROGRAM,
         str(videos),
         str(tmp_path),
-        " ".join((*TINY, "steps=5000", "precision=fp32")),
+        " ".join((*tiny, "steps=5000", "precision=fp32")),
     ]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}) as run:
         deadline = time.monotonic() + 60
