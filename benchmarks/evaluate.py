@@ -19,12 +19,13 @@ from timecycle.config import propagate_config
 from timecycle.evaluation.badja import find_badja
 from timecycle.evaluation.benchmark import Benchmark
 from timecycle.evaluation.davis import find_davis
-from timecycle.evaluation.evaluate import REPORT, evaluate
+from timecycle.evaluation.evaluate import evaluate
 from timecycle.evaluation.jhmdb import find_jhmdb
 from timecycle.evaluation.methods import Method, load_method
 from timecycle.evaluation.plots import write_pictures
 from timecycle.evaluation.predictions import FOLDER, read_record, settings_of
 from timecycle.evaluation.reconstruction import find_reconstruction
+from timecycle.evaluation.report import REPORT
 from timecycle.files import write_text
 from timecycle.model.inference import Precision
 from timecycle.propagation.settings import PropagateConfig

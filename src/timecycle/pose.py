@@ -37,6 +37,12 @@ def alignment_error(
     return difference.square().sum(dim=-1).mean(dim=-1)
 
 
+def mapped_cells(maps: Float[Tensor, "b 2 3"], grid: Grid) -> Float[Tensor, "b cells 2"]:
+    """Where affine maps from one view to another put the first view's cells, in cells of the second."""
+    points = cell_places(grid, device=maps.device)
+    return to_cells(torch.einsum("bxy,py->bpx", maps[..., :2], points) + maps[:, None, :, 2], grid)
+
+
 def cell_places(grid: Grid, *, device: torch.device | None = None) -> Places:
     """Where the cells of a feature map look, in the coordinates of their own image, row by row."""
     x, y = (_normalised(axis, device) for axis in (grid.x, grid.y))

@@ -14,7 +14,7 @@ from torch import Tensor
 from timecycle.grid import Grid
 from timecycle.model.affinity import at_least_fp32
 from timecycle.model.objective import Outcome, Scalar, weighted
-from timecycle.pose import cell_places, to_cells
+from timecycle.pose import mapped_cells
 
 Views = Float[Tensor, "b n c h w"]  # features of length one of n frames of a clip in one view
 Steps = Float[Tensor, "b cells cells"]  # for each cell a distribution over the cells of the next frame
@@ -66,9 +66,7 @@ class Returns:
 
 def returns(maps: Maps, grid: Grid) -> Returns:
     """The places of the first view's cells in the second view, as bilinear weights of its cells."""
-    points = cell_places(grid, device=maps.device)
-    moved = torch.einsum("bxy,py->bpx", maps[..., :2], points) + maps[:, None, :, 2]
-    cells = to_cells(moved, grid)
+    cells = mapped_cells(maps, grid)
     column, row = cells.unbind(dim=-1)
     across, down = (
         (1 - (place[..., None] - torch.arange(count, device=maps.device)).abs()).clamp_min(0)

@@ -21,7 +21,7 @@ from timecycle.evaluation.jhmdb import find_jhmdb
 from timecycle.evaluation.methods import load_method, method_names
 from timecycle.evaluation.plots import write_pictures
 from timecycle.evaluation.reconstruction import find_reconstruction
-from timecycle.evaluation.report import Report, read_report
+from timecycle.evaluation.report import REPORT, Report, read_report
 from timecycle.evaluation.vip import Task, find_vip
 from timecycle.model.registry import DEFAULT_ENCODER
 
@@ -173,4 +173,4 @@ def _print(report: Report, folder: Path, pictures: Sequence[Path]) -> None:
     for name, score in report.scores.items():
         out.print(f"  {name:<24} {score:.4f}")
     beside = f"; pictures beside it: {', '.join(path.name for path in pictures)}" if pictures else ""
-    out.print(f"report: {folder / 'report.json'}{beside}")
+    out.print(f"report: {folder / REPORT}{beside}")

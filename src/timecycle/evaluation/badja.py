@@ -21,14 +21,12 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from timecycle.errors import LabelError, SettingsError
-from timecycle.evaluation.benchmark import Clip, OnFrame, Progress, Scores, choose
+from timecycle.evaluation.benchmark import Clip, Progress, Scores, choose
 from timecycle.evaluation.carrying import carry_labels
 from timecycle.evaluation.layout import folder_of, images_in
-from timecycle.evaluation.methods import Method
 from timecycle.evaluation.metrics.keypoints import Pck, pck, silhouette_reach
 from timecycle.evaluation.points import read_points
 from timecycle.labels import Keypoints, Masks
-from timecycle.propagation.settings import PropagateConfig
 from timecycle.video.frame import DEFAULT_MAX_PIXELS
 from timecycle.video.image_file import image_size
 
@@ -108,10 +106,7 @@ class Badja:
     def truth_files(self) -> list[Path]:
         return [path for one in self.sequences for path in (one.annotation, *one.silhouettes)]
 
-    def predict_clip(
-        self, clip: Clip, method: Method, config: PropagateConfig, folder: Path, *, on_frame: OnFrame
-    ) -> None:
-        carry_labels(clip, method, config, folder, on_frame=on_frame)
+    predict_clip = staticmethod(carry_labels)
 
     def score(self, predictions: Path, *, progress: Progress | None = None) -> Scores:
         """Every clip's scores, and their mean: each clip weighs the same."""

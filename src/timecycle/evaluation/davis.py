@@ -20,14 +20,12 @@ import numpy as np
 from jaxtyping import Integer, UInt16
 
 from timecycle.errors import LabelError, SettingsError
-from timecycle.evaluation.benchmark import Clip, OnFrame, Progress, Scores, choose
+from timecycle.evaluation.benchmark import Clip, Progress, Scores, choose
 from timecycle.evaluation.carrying import carry_labels
 from timecycle.evaluation.layout import and_more, folder_of, images_in, listed
-from timecycle.evaluation.methods import Method
 from timecycle.evaluation.metrics.objects import ObjectScores, average_objects, score_objects
 from timecycle.labels import Masks
 from timecycle.labels.masks import colours_in
-from timecycle.propagation.settings import PropagateConfig
 
 Year = Literal["2016", "2017"]
 Ids = Integer[np.ndarray, "height width"]
@@ -56,10 +54,7 @@ class Davis:
     def truth_files(self) -> list[Path]:
         return [path for clip in self.clips for path in self._truth(clip)]
 
-    def predict_clip(
-        self, clip: Clip, method: Method, config: PropagateConfig, folder: Path, *, on_frame: OnFrame
-    ) -> None:
-        carry_labels(clip, method, config, folder, on_frame=on_frame)
+    predict_clip = staticmethod(carry_labels)
 
     def score(self, predictions: Path, *, progress: Progress | None = None) -> Scores:
         """J and F over frames 1 to N-2 of every object; overall scores average objects, not clips."""
@@ -67,7 +62,7 @@ class Davis:
         per_sequence: dict[str, dict[str, Any]] = {}
         unknown: dict[Path, list[int]] = {}
         for done, clip in enumerate(self.clips, start=1):
-            truth = [(path, self._merged(Masks.read(path).ids)) for path in self._truth(clip)]
+            truth = [(path, _objects(Masks.read(path).ids, self.year)) for path in self._truth(clip)]
             masks = self._predicted(clip, predictions / clip.name, dict(truth))
             unknown |= _not_given(masks, truth[0][1])
             objects = score_objects(*(np.stack([ids for _, ids in side]) for side in (masks, truth)))
@@ -124,10 +119,7 @@ class Davis:
                 f"{path} shows its objects in colours that are not in DAVIS's palette: their ids cannot be known",
                 remedy="save the masks as palette PNGs with the ids of the annotations",
             )
-        return self._merged(ids)
-
-    def _merged(self, ids: UInt16[np.ndarray, "height width"]) -> Ids:
-        return (ids > 0).astype(np.uint8) if self.year == "2016" else ids
+        return _objects(ids, self.year)
 
     def _truth(self, clip: Clip) -> tuple[Path, ...]:
         return images_in(self.root / "Annotations" / "480p" / clip.name, what="annotations")
@@ -175,8 +167,12 @@ def _list_clips(root: Path, year: Year | None) -> tuple[Year, list[str]]:
 
 
 def _first_mask(path: Path, year: Year) -> Masks:
-    ids = Masks.read(path).ids
-    return Masks.of((ids > 0).astype(np.uint8) if year == "2016" else ids)
+    return Masks.of(_objects(Masks.read(path).ids, year))
+
+
+def _objects(ids: UInt16[np.ndarray, "height width"], year: Year) -> Ids:
+    """The objects of a mask as the year counts them: in 2016 everything that is not background is one."""
+    return (ids > 0).astype(np.uint8) if year == "2016" else ids
 
 
 def _not_given(masks: Sequence[tuple[Path, Ids]], first: Ids) -> dict[Path, list[int]]:

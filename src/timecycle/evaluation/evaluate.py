@@ -9,13 +9,11 @@ from timecycle.errors import OutputError
 from timecycle.evaluation.benchmark import Benchmark, Progress, checksum, describe
 from timecycle.evaluation.methods import Method
 from timecycle.evaluation.predictions import FOLDER, check, predict
-from timecycle.evaluation.report import Report, make_report, write_report
+from timecycle.evaluation.report import REPORT, Report, make_report, write_report
 from timecycle.files import lock, make_folder
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.provenance import commit, machine
 from timecycle.version import __version__
-
-REPORT = "report.json"
 
 
 def evaluate(

@@ -22,15 +22,13 @@ import numpy as np
 from jaxtyping import Float32
 
 from timecycle.errors import LabelError, SettingsError
-from timecycle.evaluation.benchmark import Clip, OnFrame, Progress, Scores, choose
+from timecycle.evaluation.benchmark import Clip, Progress, Scores, choose
 from timecycle.evaluation.carrying import carry_labels
 from timecycle.evaluation.layout import folder_of, images_in
-from timecycle.evaluation.methods import Method
 from timecycle.evaluation.metrics.keypoints import Pck, box_reach, pck, pool_clips
 from timecycle.evaluation.points import read_points
 from timecycle.extras import need
 from timecycle.labels import Keypoints
-from timecycle.propagation.settings import PropagateConfig
 
 JOINTS = (
     "neck",
@@ -91,10 +89,7 @@ class Jhmdb:
     def truth_files(self) -> list[Path]:
         return [_joints_file(self.root, clip.frames[0].parent) for clip in self.clips]
 
-    def predict_clip(
-        self, clip: Clip, method: Method, config: PropagateConfig, folder: Path, *, on_frame: OnFrame
-    ) -> None:
-        carry_labels(clip, method, config, folder, on_frame=on_frame)
+    predict_clip = staticmethod(carry_labels)
 
     def score(self, predictions: Path, *, progress: Progress | None = None) -> Scores:
         """PCK of every clip, and of all of them with their joints pooled."""

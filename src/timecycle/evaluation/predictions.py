@@ -14,6 +14,7 @@ from typing import Any
 from timecycle.errors import OutputError
 from timecycle.evaluation.benchmark import Benchmark, Clip, OnFrame, Progress, checksum, describe
 from timecycle.evaluation.methods import Method
+from timecycle.evaluation.report import REPORT
 from timecycle.files import make_folder, write_text
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.provenance import commit, machine
@@ -125,7 +126,7 @@ def _open(folder: Path, settings: Settings, *, overwrite: bool) -> dict[str, Any
     if overwrite:
         # First the record, so that nothing old can pass for something new if this is interrupted.
         _write(folder, fresh)
-        (folder / "report.json").unlink(missing_ok=True)
+        (folder / REPORT).unlink(missing_ok=True)
         shutil.rmtree(folder / FOLDER, ignore_errors=True)
         return fresh
     if (folder / f"{FOLDER}.json").exists():

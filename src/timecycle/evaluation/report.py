@@ -11,6 +11,8 @@ from timecycle.evaluation.benchmark import Scores
 from timecycle.files import write_text
 from timecycle.provenance import commit
 
+REPORT = "report.json"  # in the folder of an evaluation
+
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
@@ -60,7 +62,7 @@ def write_report(path: Path, report: Report) -> None:
 
 def read_report(path: Path) -> Report:
     """A report from its file, or from the folder an evaluation wrote."""
-    path = path / "report.json" if path.is_dir() else path
+    path = path / REPORT if path.is_dir() else path
     try:
         return Report(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:

@@ -25,15 +25,13 @@ import numpy as np
 from jaxtyping import Int64, UInt16
 
 from timecycle.errors import LabelError, SettingsError
-from timecycle.evaluation.benchmark import Clip, OnFrame, Progress, Scores, choose
+from timecycle.evaluation.benchmark import Clip, Progress, Scores, choose
 from timecycle.evaluation.carrying import SCORES, carry_labels
 from timecycle.evaluation.layout import and_more, folder_of, images_in, listed
-from timecycle.evaluation.methods import Method
 from timecycle.evaluation.metrics.classes import confusion, iou_per_class, mean_iou
 from timecycle.evaluation.metrics.instances import Claim, FrameMatches, ap_r, match_frame
 from timecycle.labels import Masks, Parts
 from timecycle.labels.image import open_image
-from timecycle.propagation.settings import PropagateConfig
 
 Task = Literal["semantic", "parts"]
 Ids = UInt16[np.ndarray, "_ _"]
@@ -70,10 +68,7 @@ class Vip:
         frames = [frame for clip in self.clips for frame in clip.frames]
         return [_annotation(self.annotations / kind, frame) for frame in frames for kind in kinds]
 
-    def predict_clip(
-        self, clip: Clip, method: Method, config: PropagateConfig, folder: Path, *, on_frame: OnFrame
-    ) -> None:
-        carry_labels(clip, method, config, folder, on_frame=on_frame)
+    predict_clip = staticmethod(carry_labels)
 
     def score(self, predictions: Path, *, progress: Progress | None = None) -> Scores:
         """The scores of every clip by itself, and those of all frames of all clips together."""

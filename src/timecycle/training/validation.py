@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
 from timecycle.grid import Grid
-from timecycle.pose import cell_places, to_cells
+from timecycle.pose import mapped_cells
 
 Features = Float[Tensor, "b c h w"]
 
@@ -30,9 +30,7 @@ class Cycle:
 @torch.no_grad()
 def warp_accuracy(first: Features, second: Features, maps: Float[Tensor, "b 2 3"], grid: Grid) -> float:
     """The share of cells of one view found within a cell of their true place in the other."""
-    points = cell_places(grid, device=maps.device)
-    moved = torch.einsum("bxy,py->bpx", maps[..., :2], points) + maps[:, None, :, 2]
-    truth = to_cells(moved, grid)
+    truth = mapped_cells(maps, grid)
     seen = ((truth >= 0) & (truth <= torch.tensor([grid.x.cells - 1, grid.y.cells - 1]))).all(dim=-1)
     found = _cells_of(_nearest(first, second), grid)
     near = (found - truth).abs().amax(dim=-1) <= 1
