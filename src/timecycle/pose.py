@@ -31,10 +31,15 @@ def alignment_error(
     The points are the centres of side x side equal squares; the square root times half the frame's length in pixels
     is a distance in pixels.
     """
-    line = (torch.arange(side, device=a.device, dtype=a.dtype) * 2 + 1) / side - 1
-    points = torch.stack(torch.meshgrid(line, line, indexing="xy"), dim=-1).flatten(0, 1)
+    points = square_places(side).to(a)
     difference = place(a, points, scale=scale) - place(b, points, scale=scale)
     return difference.square().sum(dim=-1).mean(dim=-1)
+
+
+def square_places(side: int) -> Float[Tensor, "places 2"]:
+    """The (x, y) of the pixels of a square picture, row by row, in its own coordinates."""
+    line = (torch.arange(side) * 2 + 1) / side - 1
+    return torch.stack(torch.meshgrid(line, line, indexing="xy"), dim=-1).flatten(0, 1)
 
 
 def mapped_cells(maps: Float[Tensor, "b 2 3"], grid: Grid) -> Float[Tensor, "b cells 2"]:

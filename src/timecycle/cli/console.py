@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol, runtime_checkable
 
 from rich.console import Console
 from rich.progress import (
@@ -17,15 +18,22 @@ out = Console(highlight=False, markup=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 
+@runtime_checkable
+class Bar(Protocol):
+    """Moves a bar; a note stands behind it."""
+
+    def __call__(self, done: int, total: int, note: str = "") -> None: ...
+
+
 @contextmanager
-def progress(title: str) -> Iterator[Callable[[int, int], None]]:
+def progress(title: str) -> Iterator[Bar]:
     """A bar with the time left; the function it gives takes what is done and how much there is."""
     with board() as bar:
         yield bar(title)
 
 
 @contextmanager
-def board() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
+def board() -> Iterator[Callable[[str], Bar]]:
     """Bars for the steps of longer work: each title gets one of its own."""
     columns = (
         TextColumn("{task.description}"),
@@ -35,11 +43,16 @@ def board() -> Iterator[Callable[[str], Callable[[int, int], None]]]:
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
     )
     with Progress(*columns, console=err) as bars:
 
-        def bar(title: str) -> Callable[[int, int], None]:
-            task = bars.add_task(title, total=None)
-            return lambda done, total: bars.update(task, completed=done, total=total)
+        def bar(title: str) -> Bar:
+            task = bars.add_task(title, total=None, note="")
+
+            def move(done: int, total: int, note: str = "") -> None:
+                bars.update(task, completed=done, total=total, note=note)
+
+            return move
 
         yield bar

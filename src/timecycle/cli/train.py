@@ -1,16 +1,14 @@
 """`timecycle train`"""
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from tyro.conf import Positional, arg
 
-from timecycle.cli.console import err, out
+from timecycle.cli.console import Bar, err, out, progress
 from timecycle.cli.options import Out
 from timecycle.config import build, preset_names, train_config
 from timecycle.errors import SettingsError
@@ -54,7 +52,7 @@ class Train:
         config = self._config()
         if start is not None:
             config = dataclasses.replace(config, encoder=start.config)
-        with _bar() as show:
+        with progress("learning") as bar:
             done = trainer.train(
                 self.videos,
                 self.out,
@@ -62,7 +60,7 @@ class Train:
                 start=start,
                 resume=self.resume,
                 overwrite=self.overwrite,
-                show=show,
+                show=_shown_on(bar),
                 warn=err.print,
             )
         self._print(done)
@@ -102,23 +100,9 @@ class Train:
         out.print(f"weights: {done.weights}; curves: {self.out / 'journal.jsonl'}; pictures: {self.out / 'pictures'}")
 
 
-@contextmanager
-def _bar() -> Iterator[Callable[[trainer.Progress], None]]:
-    columns = (
-        TextColumn("learning"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[losses]}"),
-    )
-    with Progress(*columns, console=err) as bars:
-        task = bars.add_task("learning", total=None, losses="")
+def _shown_on(bar: Bar) -> Callable[[trainer.Progress], None]:
+    def show(now: trainer.Progress) -> None:
+        losses = " ".join(f"{name} {value:.3f}" for name, value in now.losses.items())
+        bar(now.step, now.steps, f"{losses} · waiting for clips {now.data_share:.0%}")
 
-        def show(progress: trainer.Progress) -> None:
-            losses = " ".join(f"{name} {value:.3f}" for name, value in progress.losses.items())
-            losses += f" · waiting for clips {progress.data_share:.0%}"
-            bars.update(task, completed=progress.step, total=progress.steps, losses=losses)
-
-        yield show
+    return show

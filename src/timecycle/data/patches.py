@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import grid_sample
 
 from timecycle.errors import SettingsError
-from timecycle.pose import place
+from timecycle.pose import place, square_places
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +70,7 @@ def cut_patch(
     frame: UInt8[np.ndarray, "side side 3"], theta: Float32[Tensor, "3"], patch_px: int
 ) -> UInt8[np.ndarray, "{patch_px} {patch_px} 3"]:
     """The pixels under a pose, interpolated linearly; without a turn and at whole pixels, a copy of them."""
-    line = (torch.arange(patch_px) * 2 + 1) / patch_px - 1
-    points = torch.stack(torch.meshgrid(line, line, indexing="xy"), dim=-1).flatten(0, 1)
-    grid = place(theta, points, scale=patch_px / frame.shape[0]).reshape(1, patch_px, patch_px, 2)
+    grid = place(theta, square_places(patch_px), scale=patch_px / frame.shape[0]).reshape(1, patch_px, patch_px, 2)
     image = torch.from_numpy(frame).permute(2, 0, 1)[None].float()
     patch = grid_sample(image, grid, padding_mode="border", align_corners=False)
     return patch[0].permute(1, 2, 0).round().to(torch.uint8).numpy()

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import grid_sample, interpolate
 
 from timecycle.errors import SettingsError
+from timecycle.pose import square_places
 
 Affine = Float32[Tensor, "*batch 2 3"]
 Frames = UInt8[np.ndarray, "frames height width 3"]
@@ -77,8 +78,7 @@ def apply_view(frames: Frames, affine: Float32[Tensor, "2 3"], out_px: int) -> U
     if shrink > _SOFT:
         small = round(height / shrink), round(width / shrink)
         images = interpolate(images, small, mode="bilinear", antialias=True, align_corners=False)
-    line = (torch.arange(out_px) * 2 + 1) / out_px - 1
-    points = torch.stack(torch.meshgrid(line, line, indexing="xy"), dim=-1)
+    points = square_places(out_px).reshape(out_px, out_px, 2)
     grid = (points @ affine[:, :2].T + affine[:, 2]).expand(len(images), -1, -1, -1)
     shown = grid_sample(images, grid, padding_mode="reflection", align_corners=False)
     return shown.permute(0, 2, 3, 1).round().clamp(0, 255).to(torch.uint8).numpy()

@@ -5,9 +5,10 @@ import copy
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from timecycle.model.resnet import ResNet
+from timecycle.model.statistics import remembering
 
 _IMAGES = 4
 _SIZE_PX = 192
@@ -21,14 +22,10 @@ def calibrated(model: ResNet, *, seed: int) -> ResNet:
     whose spectrum falls as 1/frequency, as that of photographs does, stands in for footage: no data is needed.
     """
     model = copy.deepcopy(model).train()
-    norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
-    usual = [norm.momentum for norm in norms]
-    for norm in norms:
-        norm.reset_running_stats()
-        norm.momentum = None  # a plain mean over the batches
-    model(_pink_noise(seed))
-    for norm, momentum in zip(norms, usual, strict=True):
-        norm.momentum = momentum
+    with remembering(model, None) as norms:
+        for norm in norms:
+            norm.reset_running_stats()
+        model(_pink_noise(seed))
     return model.eval()
 
 

@@ -1,8 +1,5 @@
 """The module that learns: pixels of a batch in, the objective's outcome out. One forward call for any objective."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 import torch.nn.functional as F  # noqa: N812
 from jaxtyping import Float, UInt8
@@ -13,6 +10,7 @@ from timecycle.grid import Grid, grid_over
 from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD
 from timecycle.model.objective import Outcome
 from timecycle.model.resnet import FIRST_PX, STRIDE_PX, ResNet
+from timecycle.model.statistics import remembering
 from timecycle.model.tracker import Tracker
 from timecycle.training.settings import TrainConfig
 from timecycle.walks import walk_losses
@@ -43,7 +41,7 @@ class Learner(nn.Module):
     def _cycles(self, batch: Batch, tracker: Tracker, encoder_learns: bool) -> Outcome:
         with torch.set_grad_enabled(encoder_learns and torch.is_grad_enabled()):
             frames = self._encode_clips(batch["frames"])
-            with _statistics_kept(self.encoder):  # at test time the encoder never sees anything as small as a patch
+            with remembering(self.encoder, 0.0):  # at test time the encoder never sees anything as small as a patch
                 patch = self._encode(batch["patch"])
         return cycle_losses(frames, patch, batch["theta"], tracker=tracker, config=self.config.cycles)
 
@@ -78,17 +76,3 @@ def _tracker(config: TrainConfig) -> Tracker:
         patch_grid=grid_of(config.patches.patch_px),
         temperature=config.cycles.temperature,
     )
-
-
-@contextmanager
-def _statistics_kept(model: nn.Module) -> Iterator[None]:
-    """Batch norms use the batch's statistics inside, but do not remember them."""
-    norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
-    usual = [norm.momentum for norm in norms]
-    for norm in norms:
-        norm.momentum = 0.0
-    try:
-        yield
-    finally:
-        for norm, momentum in zip(norms, usual, strict=True):
-            norm.momentum = momentum
