@@ -1,5 +1,7 @@
 """Tracking cycles: at their minimum where tracking is perfect, costly where it is not, and no reward for collapse."""
 
+import math
+
 import pytest
 import torch
 
@@ -28,6 +30,7 @@ def test_perfect_features_are_followed_home_at_no_cost(moves, past):
     assert found.losses["skip"] < 1e-6
     assert found.losses["inlier"] < -0.99
     assert found.losses["similarity"] < -0.99
+    assert found.losses["still"] < 0.01
     assert found.diagnostics["return_error_px"] < 0.1
     assert found.diagnostics["outside"] == 0
 
@@ -107,4 +110,14 @@ def test_the_total_is_the_weighted_sum_and_a_weight_of_nothing_leaves_a_loss_out
     found = outcome(seen, patch(seen[:, -1], 4, 6), theta(4, 6, 3), long=0.5, skip=0.25, inlier=2.0)
     expected = 0.5 * found.losses["long"] + 0.25 * found.losses["skip"] + 2 * found.losses["inlier"]
     assert found.total == pytest.approx(expected.item(), rel=1e-5)
-    assert set(found.losses) == {"long", "skip", "inlier", "similarity"}
+    assert set(found.losses) == {"long", "skip", "inlier", "similarity", "still"}
+
+
+def test_a_patch_is_still_where_its_own_frame_says_and_nowhere_else():
+    """Unlike the inlier score, which goes by where the patch was found, this goes by where it was cut."""
+    seen = frames(world(), MOVES)
+    query = patch(seen[:, -1], 4, 6)
+    assert outcome(seen, query, theta(5, 6, 3)).losses["still"] > 5
+    flat = torch.ones(3, 5, 8, 15, 15) / 8**0.5
+    lost = outcome(flat, flat[:, 0, :, :5, :5], theta(4, 6, 3)).losses["still"]
+    assert lost == pytest.approx(math.log(225), rel=1e-3)

@@ -108,3 +108,23 @@ def test_closed_steps_come_from_the_generator_alone():
 
     assert loss(1) == loss(1) != loss(2)
     assert loss(None) < loss(1)
+
+
+def test_a_loss_can_go_by_where_things_move():
+    """Cells count as much as they change; all alike where nothing does, and never less than nothing."""
+    out, back, maps = views()
+    still = torch.zeros(3, 225)
+    moving = still.clone()
+    moving[:, 100:110] = 7.0
+    plain, even, biased = (
+        walk_losses(out, back, maps, grid=GRID, config=WalksConfig(temperature=0.2, motion=motion), change=change)
+        for motion, change in ((0.0, moving), (1.0, torch.ones(3, 225)), (1.0, moving))
+    )
+    assert even.total == pytest.approx(plain.total.item())
+    target = returns(maps, GRID)
+    step = (torch.einsum("bchw,bcxy->bhwxy", out[:, 0], back[:, 0]).flatten(3).flatten(1, 2) / 0.2).softmax(dim=2)
+    cost = -(target.weight * step.clamp_min(1e-8).log()).sum(dim=2) * target.seen
+    mean = cost[:, 100:110].sum() / target.seen[:, 100:110].sum()
+    assert biased.losses["still"] == pytest.approx(mean.item(), rel=1e-4)
+    nothing = walk_losses(out, back, maps, grid=GRID, config=WalksConfig(temperature=0.2, motion=0.5), change=still)
+    assert nothing.total == pytest.approx(plain.total.item())

@@ -13,7 +13,7 @@ from torch import Tensor
 from timecycle.model.affinity import Affinity, Patches
 from timecycle.model.localizer import LocalizerConfig
 from timecycle.model.objective import Outcome, Scalar, weighted
-from timecycle.model.sampler import Cells, inside, read_affinity
+from timecycle.model.sampler import Cells, inside, read_affinity, where
 from timecycle.model.tracker import Tracked, Tracker
 from timecycle.pose import Theta, alignment_error
 
@@ -28,6 +28,7 @@ class CyclesConfig:
     skip: float = 0.1
     inlier: float = 1.0
     similarity: float = 0.0  # the paper's: its optimum is that all features are equal
+    still: float = 0.0  # not in the paper: the patch found in its own frame, where its place is known
 
 
 def cycle_losses(
@@ -45,14 +46,16 @@ def cycle_losses(
         for name, found in (("long", tracks.long), ("skip", tracks.skip))
     }
     score = inlier_score(tracks.direct.found, tracks.direct.cells, tracker=tracker)
+    truth = where(theta[:, None], frame_grid=tracker.frame_grid, patch_grid=tracker.patch_grid)
     likeness = (patch[:, None] * tracks.direct.patches).sum(dim=2).mean()
     losses = {
         "long": error["long"].mean(),
         "skip": error["skip"].mean(),
         "inlier": -score.mean(),
         "similarity": -likeness,
+        "still": _surprise(tracks.still.found, truth, tracker),
     }
-    weights = {"long": config.long, "skip": config.skip, "inlier": config.inlier, "similarity": config.similarity}
+    weights = {name: getattr(config, name) for name in losses}
     return weighted(losses, weights, _figures(tracks, theta, error["long"], tracker))
 
 
@@ -66,21 +69,31 @@ def inlier_score(found: Affinity, cells: Cells, *, tracker: Tracker) -> Float[Te
     return (value * seen).sum(dim=2) / seen.sum(dim=2).clamp_min(1)
 
 
+def _surprise(found: Affinity, cells: Cells, tracker: Tracker) -> Scalar:
+    """Cross-entropy of where each patch cell is found to where it is known to be."""
+    seen = inside(cells, tracker.frame_grid).float()
+    value = read_affinity(found, cells, frame_grid=tracker.frame_grid)
+    return -((value + 1e-8).log() * seen).sum() / seen.sum().clamp_min(1)
+
+
 @dataclass(frozen=True, eq=False)
 class _Tracks:
-    """The ends of all cycles in I_t (lengths 1 to k), and the patch's direct tracks into the past frames."""
+    """The ends of all cycles in I_t (lengths 1 to k), and the patch's direct tracks into the past frames and I_t."""
 
     long: Tracked
     skip: Tracked
     direct: Tracked
+    still: Tracked
 
 
 def _follow(frames: Float[Tensor, "b n c h w"], query: Patches, tracker: Tracker) -> _Tracks:
-    past = frames.shape[1] - 1
+    # Taken apart once: every later indexing would cost a gradient of the size of all frames.
+    *earlier, last = frames.unbind(dim=1)
+    past = len(earlier)
     back: list[Patches] = []  # the patch after 1, 2 ... steps back
     direct: list[Tracked] = []
     for step in range(1, past + 1):
-        frame = frames[:, past - step]
+        frame = earlier[past - step]
         # The first step back is also the shortest skip.
         visitors = query if step == 1 else torch.cat([back[-1], query], dim=1)
         tracked = tracker(frame, visitors)
@@ -90,16 +103,17 @@ def _follow(frames: Float[Tensor, "b n c h w"], query: Patches, tracker: Tracker
     going: list[Patches] = []
     for step in range(past - 1, 0, -1):
         going = [*going, back[step]]
-        tracked = tracker(frames[:, past - step], torch.cat(going, dim=1))
+        tracked = tracker(earlier[past - step], torch.cat(going, dim=1))
         going = list(tracked.patches.split(1, dim=1))
     skips = [one.patches for one in direct[1:]]
-    arrived = tracker(frames[:, past], torch.cat([*going, back[0], *skips], dim=1))
+    arrived = tracker(last, torch.cat([*going, back[0], *skips, query], dim=1))
     # `going` holds lengths k to 2 and back[0] length 1, whose cycle and skip are the same.
     lengths = list(range(past - 1, -1, -1))
     return _Tracks(
         long=_part(arrived, lengths),
         skip=_part(arrived, list(range(past - 1, 2 * past - 1))),
         direct=_joined(direct),
+        still=_part(arrived, slice(-1, None)),
     )
 
 

@@ -27,6 +27,7 @@ class WalksConfig:
     dropout: float = 0.1  # share of possible steps that are closed, so that no walk relies on one way
     walk: float = 1.0
     still: float = 1.0  # the walk of length 0: from one view to the other in the same frame
+    motion: float = 0.0  # share of a loss that goes to cells by how much they change; the rest goes to all alike
 
 
 def walk_losses(
@@ -36,20 +37,27 @@ def walk_losses(
     *,
     grid: Grid,
     config: WalksConfig,
+    change: Float[Tensor, "b cells"] | None = None,
     generator: torch.Generator | None = None,
 ) -> Outcome:
-    """Cross-entropy of where walks of every length end to where the map between the views puts their starts."""
+    """Cross-entropy of where walks of every length end to where the map between the views puts their starts.
+
+    `change` is how much each cell of the first frame of `out` changes to the next, on any scale.
+    """
     target = returns(maps, grid)
+    # Taken apart once: every later indexing would cost a gradient of the size of all frames.
+    going, coming = out.unbind(dim=1), back.unbind(dim=1)
     away = torch.eye(grid.cells, device=out.device).expand(len(out), -1, -1)
     home = away
-    ends: dict[int, Steps] = {0: _steps(out[:, 0], back[:, 0], config, generator)}
-    for length in range(1, out.shape[1]):
-        away = away @ _steps(out[:, length - 1], out[:, length], config, generator)
+    ends: dict[int, Steps] = {0: _steps(going[0], coming[0], config, generator)}
+    for length in range(1, len(going)):
+        away = away @ _steps(going[length - 1], going[length], config, generator)
         if length > 1:
-            home = _steps(back[:, length - 1], back[:, length - 2], config, generator) @ home
-        turn = _steps(out[:, length], back[:, length - 1], config, generator)
+            home = _steps(coming[length - 1], coming[length - 2], config, generator) @ home
+        turn = _steps(going[length], coming[length - 1], config, generator)
         ends[length] = away @ (turn @ home)
-    costs = {length: _cross_entropy(end, target) for length, end in ends.items()}
+    weight = target.seen if change is None else target.seen * _by_motion(change, config.motion)
+    costs = {length: _cross_entropy(end, target, weight) for length, end in ends.items()}
     walks = [cost for length, cost in costs.items() if length > 0]
     losses = {"still": costs[0]} | ({"walk": torch.stack(walks).mean()} if walks else {})
     return weighted(losses, {"walk": config.walk, "still": config.still}, _figures(ends, target, grid))
@@ -91,9 +99,14 @@ def _steps(
     return score.softmax(dim=2)
 
 
-def _cross_entropy(end: Steps, target: Returns) -> Scalar:
+def _by_motion(change: Float[Tensor, "b cells"], share: float) -> Float[Tensor, "b cells"]:
+    """Weights of about one on average over the cells of a clip; all alike where nothing changes."""
+    return 1 - share + share * change / change.mean(dim=1, keepdim=True).clamp_min(1e-6)
+
+
+def _cross_entropy(end: Steps, target: Returns, weight: Float[Tensor, "b cells"]) -> Scalar:
     cost = -(target.weight * (end + 1e-8).log()).sum(dim=2)
-    return (cost * target.seen).sum() / target.seen.sum().clamp_min(1)
+    return (cost * weight).sum() / weight.sum().clamp_min(1)
 
 
 @torch.no_grad()

@@ -157,7 +157,8 @@ def test_an_interrupted_run_goes_on_where_it_stopped(troubled: Path, tmp_path: P
     assert index == make_index(troubled, tmp_path / "afresh.jsonl")
 
 
-def test_processes_find_what_one_finds(videos: Path, index: Index, tmp_path: Path):
+def test_processes_find_what_one_finds(videos: Path, index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("timecycle.data.index._WORTH_A_PROCESS", 1)
     progress: list[tuple[int, int]] = []
     path = tmp_path / "index.jsonl"
     assert make_index(videos, path, workers=1, progress=lambda *done: progress.append(done)) == index

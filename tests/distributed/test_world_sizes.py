@@ -30,7 +30,8 @@ def show(progress):
         os.kill(os.getpid(), signal.SIGTERM)
 
 config = train_config("small", settings.split())
-done = trainer.train(Path(videos), Path(folder), config, resume=Path(folder, "train.json").exists(), show=show)
+begun = Path(folder, "train.json").exists()
+done = trainer.train(Path(videos), Path(folder), config, resume=begun, watch=trainer.Watch(step=show))
 """
 
 

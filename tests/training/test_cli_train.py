@@ -1,5 +1,7 @@
 """`timecycle train` as a person meets it."""
 
+import shutil
+
 import pytest
 
 from timecycle.cli import main
@@ -51,3 +53,18 @@ def test_a_folder_without_videos_is_refused(tmp_path, capsys):
 def test_minutes_become_steps(videos, tiny, tmp_path, capsys):
     assert run("train", videos, "-o", tmp_path / "run", "--minutes", 0.02, "--set", *tiny) == 0
     assert "steps take about 0.02 minutes here" in capsys.readouterr().out
+
+
+def test_minutes_are_refused_to_several_processes(videos, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert run("train", videos, "-o", tmp_path / "run", "--minutes", 1) == 2
+    assert "give the number of steps with --steps" in capsys.readouterr().err
+
+
+def test_videos_that_cannot_be_used_are_named(videos, tiny, tmp_path, capsys):
+    corpus = tmp_path / "corpus"
+    shutil.copytree(videos, corpus)
+    (corpus / "torn.mp4").write_bytes(b"not a film")
+    assert run("train", corpus, "-o", tmp_path / "run", "--steps", 1, "--set", *tiny) == 0
+    assert "1 of 9 videos cannot be used and are left out" in capsys.readouterr().err
+    assert "torn.mp4" in (tmp_path / "run" / "index.jsonl").read_text()

@@ -1,6 +1,7 @@
 """`timecycle train`"""
 
 import dataclasses
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,13 +9,14 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.cli.console import Bar, err, out, progress
+from timecycle.cli.console import Bar, board, err, out
 from timecycle.cli.options import Out
 from timecycle.config import build, preset_names, train_config
 from timecycle.errors import SettingsError
 from timecycle.files import make_folder
 from timecycle.model.weights import load_weights
 from timecycle.training import trainer
+from timecycle.training.corpus import examine_videos
 from timecycle.training.pace import steps_in
 from timecycle.training.settings import TrainConfig
 
@@ -49,10 +51,11 @@ class Train:
 
     def __call__(self) -> None:
         start = load_weights(self.start) if self.start else None
-        config = self._config()
-        if start is not None:
-            config = dataclasses.replace(config, encoder=start.config)
-        with progress("learning") as bar:
+        with board() as bar:
+            examined = bar("examining")
+            config = self._config(examined)
+            if start is not None:
+                config = dataclasses.replace(config, encoder=start.config)
             done = trainer.train(
                 self.videos,
                 self.out,
@@ -60,12 +63,12 @@ class Train:
                 start=start,
                 resume=self.resume,
                 overwrite=self.overwrite,
-                show=_shown_on(bar),
-                warn=err.print,
+                watch=trainer.Watch(step=_shown_on(bar("learning")), video=examined, worry=err.print),
+                processes=os.cpu_count() or 1,
             )
         self._print(done)
 
-    def _config(self) -> TrainConfig:
+    def _config(self, examined: Bar) -> TrainConfig:
         if self.resume:
             given = [f"--{name}" for name in ("set", "steps", "minutes") if getattr(self, name)]
             if given:
@@ -78,8 +81,11 @@ class Train:
         steps = (f"steps={self.steps}",) if self.steps else ()
         config = train_config(self.preset, (*self.set, *steps))
         if self.minutes:
+            _refuse_several_processes()
             trainer.refuse_used(self.out, overwrite=self.overwrite)
-            make_folder(self.out)
+            examine_videos(
+                self.videos, make_folder(self.out), processes=os.cpu_count() or 1, show=examined, warn=_unsaid
+            )
             fitting = steps_in(self.minutes, self.videos, self.out, config)
             out.print(f"{fitting} steps take about {self.minutes:g} minutes here")
             config = dataclasses.replace(config, steps=fitting)
@@ -98,6 +104,16 @@ class Train:
         if done.before is not None and done.after is not None:
             out.print(trainer.verdict(done.before, done.after))
         out.print(f"weights: {done.weights}; curves: {self.out / 'journal.jsonl'}; pictures: {self.out / 'pictures'}")
+
+
+def _refuse_several_processes() -> None:
+    """Each would time its own steps, and they would not end together."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise SettingsError("--minutes was given to several processes", remedy="give the number of steps with --steps")
+
+
+def _unsaid(_: str) -> None:
+    """What examining finds is said when the run itself begins."""
 
 
 def _shown_on(bar: Bar) -> Callable[[trainer.Progress], None]:

@@ -36,6 +36,7 @@ STATIC_BELOW = 0.25  # grey levels; cameras that stand still before nothing that
 Progress = Callable[[int, int], None]  # videos examined, of how many
 
 _FORMAT = {"timecycle_index": 1}
+_WORTH_A_PROCESS = 16  # videos: with fewer, starting it takes longer than it saves
 _SCENE = re.compile(r"(v_.+_g\d+)_c\d+")  # UCF-101 cuts one scene into clips: v_Archery_g01_c02
 
 
@@ -93,8 +94,8 @@ def make_index(
     """Examine every video below `folder` and write the index to `path`.
 
     A folder that holds at least two images and no video file is one video. Files that cannot be used are listed
-    with the reason; a share of them above `most_bad` is refused. `workers` processes share the work (0: none but
-    this one).
+    with the reason; a share of them above `most_bad` is refused. At most `workers` processes share the
+    work (0: none but this one).
     """
     found = _find(folder)
     if not found:
@@ -188,7 +189,8 @@ def _fingerprint(paths: Sequence[Path]) -> str:
 def _examined(folder: Path, todo: Mapping[str, str], *, workers: int) -> Generator[Entry | BadFile, None, None]:
     """The results as they come, in any order."""
     job = partial(_examine, folder)
-    if workers == 0 or not todo:
+    workers = min(workers, len(todo) // _WORTH_A_PROCESS)
+    if workers == 0:
         yield from map(job, todo, todo.values())
         return
     # Forking a process that runs threads, as PyTorch does, may hang it.

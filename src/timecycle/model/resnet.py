@@ -57,7 +57,7 @@ class ResNet(nn.Module):
 
     def activations(self, images: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
         """The last feature map before its descriptors are scaled to length 1."""
-        x = F.relu(self.bn1(self.conv1(images)))
+        x = F.relu(self.bn1(self.conv1(images)), inplace=True)
         x = F.max_pool2d(x, kernel_size=3, stride=2, padding=1)
         x = self.layer3(self.layer2(self.layer1(x)))
         if self.head is not None:
@@ -80,9 +80,9 @@ class BasicBlock(nn.Module):
         self.downsample = _shortcut(inputs, width, stride)
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c2 h2 w2"]:
-        y = F.relu(self.bn1(self.conv1(x)))
+        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
         y = self.bn2(self.conv2(y))
-        return F.relu(y + self.downsample(x))
+        return F.relu(y.add_(self.downsample(x)), inplace=True)
 
 
 class Bottleneck(nn.Module):
@@ -101,10 +101,10 @@ class Bottleneck(nn.Module):
         self.downsample = _shortcut(inputs, width * self.expansion, stride)
 
     def forward(self, x: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c2 h2 w2"]:
-        y = F.relu(self.bn1(self.conv1(x)))
-        y = F.relu(self.bn2(self.conv2(y)))
+        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        y = F.relu(self.bn2(self.conv2(y)), inplace=True)
         y = self.bn3(self.conv3(y))
-        return F.relu(y + self.downsample(x))
+        return F.relu(y.add_(self.downsample(x)), inplace=True)
 
 
 _ARCHITECTURES: dict[Architecture, tuple[type[BasicBlock] | type[Bottleneck], tuple[int, int, int]]] = {

@@ -1,5 +1,6 @@
 """From a position in the order of samples to the arrays an objective learns from: pure functions of the position."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,7 +8,7 @@ from jaxtyping import Float32, UInt8
 from torch import Tensor
 
 from timecycle.data.clips import ClipReader
-from timecycle.data.order import generator
+from timecycle.data.order import Place, generator, places
 from timecycle.data.patches import choose_patch, cut_patch
 from timecycle.data.views import apply_view, choose_view, photometric, return_map
 from timecycle.training.settings import TrainConfig
@@ -44,6 +45,13 @@ class Examples:
         if self.config.objective == "cycles":
             return self._cycle(clip, rng)
         return self._walk(clip, rng)
+
+    def parts(self, steps: range, rank: int = 0, world: int = 1) -> Iterator[Sequence[Place]]:
+        """The places of every part of these steps; all processes together take each batch once."""
+        accumulate = self.config.accumulate
+        share = self.config.batch // accumulate
+        for part in range(steps.start * accumulate, steps.stop * accumulate):
+            yield places(part, batch=share, rank=rank, world=world, count=len(self.reader))
 
     def _cycle(self, clip: UInt8[np.ndarray, "n side side 3"], rng: np.random.Generator) -> CycleExample:
         theta = choose_patch(clip, self.config.patches, rng)

@@ -12,6 +12,7 @@ from timecycle.model.objective import Outcome
 from timecycle.model.resnet import FIRST_PX, STRIDE_PX, ResNet
 from timecycle.model.statistics import remembering
 from timecycle.model.tracker import Tracker
+from timecycle.training.motion import cell_change
 from timecycle.training.settings import TrainConfig
 from timecycle.walks import walk_losses
 
@@ -35,8 +36,9 @@ class Learner(nn.Module):
         generator = torch.Generator().manual_seed(seed)
         clips = torch.cat([batch["out"], batch["back"]])
         out, back = self._encode_clips(clips).chunk(2)
-        grid = grid_of(self.config.view_px)
-        return walk_losses(out, back, batch["maps"], grid=grid, config=self.config.walks, generator=generator)
+        grid, walks = grid_of(self.config.view_px), self.config.walks
+        change = cell_change(batch["out"][:, :2], grid)[:, 0] if walks.motion else None
+        return walk_losses(out, back, batch["maps"], grid=grid, config=walks, change=change, generator=generator)
 
     def _cycles(self, batch: Batch, tracker: Tracker, encoder_learns: bool) -> Outcome:
         with torch.set_grad_enabled(encoder_learns and torch.is_grad_enabled()):

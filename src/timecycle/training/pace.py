@@ -5,10 +5,9 @@ from itertools import islice
 from pathlib import Path
 
 from timecycle.data.clips import ClipReader
-from timecycle.data.index import make_index, split
 from timecycle.data.loader import Loader
-from timecycle.data.order import places
 from timecycle.model.resnet import random_resnet
+from timecycle.training.corpus import read_corpus
 from timecycle.training.examples import Examples
 from timecycle.training.settings import TrainConfig
 from timecycle.training.state import State
@@ -17,18 +16,19 @@ _WARM_UP, _TIMED = 2, 6  # steps: the first ones allocate memory and fill queues
 
 
 def steps_in(minutes: float, videos: Path, folder: Path, config: TrainConfig) -> int:
-    """The number of steps that take about so many minutes, from a few that are timed and thrown away."""
-    training, _ = split(make_index(videos, folder / "index.jsonl"), config.held_out)
-    examples = Examples(ClipReader(videos, training.entries, config.clips, seed=config.seed), config)
+    """The number of steps that take about so many minutes on examined videos, by a few that are thrown away."""
+    return max(round(minutes * 60 / seconds_per_step(videos, folder, config)), 1)
+
+
+def seconds_per_step(videos: Path, folder: Path, config: TrainConfig, *, timed: int = _TIMED) -> float:
+    """The mean over some steps on real clips, waiting for them included."""
+    reader = ClipReader(videos, read_corpus(folder, config).training.entries, config.clips, seed=config.seed)
+    examples = Examples(reader, config)
     state = State.fresh(random_resnet(config.encoder, seed=config.seed), config)
-    count, share = len(examples.reader), config.batch // config.accumulate
-    parts = (_WARM_UP + _TIMED) * config.accumulate
-    order = (places(part, batch=share, rank=0, world=1, count=count) for part in range(parts))
-    with Loader(examples, order, workers=config.workers) as loader:
+    with Loader(examples, examples.parts(range(_WARM_UP + timed)), workers=config.workers) as loader:
         began = time.monotonic()
-        for step in range(_WARM_UP + _TIMED):
+        for step in range(_WARM_UP + timed):
             if step == _WARM_UP:
                 began = time.monotonic()
             state.advance(state.learner, islice(loader, config.accumulate))
-        seconds = (time.monotonic() - began) / _TIMED
-    return max(round(minutes * 60 / seconds), 1)
+        return (time.monotonic() - began) / timed

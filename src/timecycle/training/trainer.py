@@ -20,9 +20,8 @@ from types import FrameType
 from typing import Any
 
 from timecycle.data.clips import ClipReader
-from timecycle.data.index import Entry, make_index, read_index, split
+from timecycle.data.index import Entry
 from timecycle.data.loader import Loader
-from timecycle.data.order import Place, places
 from timecycle.errors import OutputError, SettingsError
 from timecycle.files import lock, make_folder, write_text
 from timecycle.model.objective import Outcome
@@ -30,6 +29,7 @@ from timecycle.model.resnet import ResNet, random_resnet
 from timecycle.model.weights import Card, hash_state, save_weights
 from timecycle.provenance import commit, machine
 from timecycle.training.checkpoint import load_newest, save_checkpoint
+from timecycle.training.corpus import examine_videos, read_corpus
 from timecycle.training.distributed import Crew, any_of, joined, shared, wait_for_all
 from timecycle.training.examples import Examples
 from timecycle.training.health import alarms
@@ -57,6 +57,19 @@ class Progress:
     data_share: float  # of the time so far, spent waiting for clips
 
 
+def _ignore(*_: Any) -> None:
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """Whoever follows a run is told of every step, of every video examined, and of what to worry about."""
+
+    step: Callable[[Progress], None] = _ignore
+    video: Callable[[int, int], None] = _ignore
+    worry: Callable[[str], None] = log.warning
+
+
 @dataclass(frozen=True)
 class Trained:
     """What a run left behind; without weights it was stopped before its end and can be resumed."""
@@ -76,28 +89,31 @@ def train(
     start: ResNet | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    show: Callable[[Progress], None] | None = None,
-    warn: Callable[[str], None] | None = None,
+    watch: Watch | None = None,
+    processes: int = 0,
 ) -> Trained:
-    """Learn an encoder from the videos below a folder, from random weights or from `start`."""
+    """Learn an encoder from the videos below a folder, from random weights or from `start`.
+
+    So many `processes` examine the videos first; a script that asks for them must be importable.
+    """
+    watch = watch or Watch()
     with ExitStack() as stack:
         crew = stack.enter_context(joined())
         make_folder(folder)
         if crew.leads:
             stack.enter_context(lock(folder))
             _open_record(folder, config, start, resume=resume, overwrite=overwrite)
-            make_index(videos, folder / "index.jsonl")
+            examine_videos(videos, folder, processes=processes, show=watch.video, warn=watch.worry)
         wait_for_all(crew)
-        training, held_out = split(read_index(folder / "index.jsonl"), config.held_out)
+        corpus = read_corpus(folder, config)
         run = _Run(
             folder=folder,
             config=config,
             crew=crew,
             state=State.fresh(start or random_resnet(config.encoder, seed=config.seed), config),
-            examples=Examples(ClipReader(videos, training.entries, config.clips, seed=config.seed), config),
-            held_out=_read_held_out(videos, held_out.entries, config) if crew.leads else None,
-            show=show or (lambda progress: None),
-            warn=warn or log.warning,
+            examples=Examples(ClipReader(videos, corpus.training.entries, config.clips, seed=config.seed), config),
+            held_out=_read_held_out(videos, corpus.held_out.entries, config) if crew.leads else None,
+            watch=watch,
         )
         return run.train(compare=start is not None)
 
@@ -112,8 +128,7 @@ class _Run:
     state: State
     examples: Examples
     held_out: HeldOut | None
-    show: Callable[[Progress], None]
-    warn: Callable[[str], None]
+    watch: Watch
 
     def train(self, *, compare: bool) -> Trained:
         before = self.held_out.judge(self.state.average.model) if compare and self.held_out else None
@@ -123,7 +138,8 @@ class _Run:
         model = shared(self.state.learner, self.crew, some_rest=self.config.localizer_steps > 0)
         journal = Journal(self.folder, resume_at=self.state.step) if self.crew.leads else None
         began = time.monotonic()
-        with _asked_to_stop() as asked, Loader(self.examples, self._batches(), workers=self.config.workers) as loader:
+        parts = self.examples.parts(range(self.state.step, self.config.steps), self.crew.rank, self.crew.world)
+        with _asked_to_stop() as asked, Loader(self.examples, parts, workers=self.config.workers) as loader:
             stopped = False
             while self.state.step < self.config.steps and not stopped:
                 outcome = self.state.advance(model, islice(loader, self.config.accumulate))
@@ -137,12 +153,6 @@ class _Run:
             journal.close()
         return self._finish(before)
 
-    def _batches(self) -> Iterator[Sequence[Place]]:
-        """The places of every part of every step from here on; all processes together take each batch once."""
-        share = self.config.batch // self.config.accumulate
-        for part in range(self.state.step * self.config.accumulate, self.config.steps * self.config.accumulate):
-            yield places(part, batch=share, rank=self.crew.rank, world=self.crew.world, count=len(self.examples.reader))
-
     def _tell(self, journal: Journal, outcome: Outcome, data_share: float) -> None:
         losses = {name: float(value) for name, value in outcome.losses.items()}
         figures = {name: float(value) for name, value in outcome.diagnostics.items()}
@@ -153,12 +163,12 @@ class _Run:
             worries = alarms({**figures, **verdict})
             line["alarms"] = [str(alarm) for alarm in worries]
             for alarm in worries:
-                self.warn(f"step {self.state.step}: {alarm}")
+                self.watch.worry(f"step {self.state.step}: {alarm}")
             draw_matches(
                 self.held_out, self.state.average.model, self.folder / "pictures" / f"{self.state.step:08d}.png"
             )
         journal.write(self.state.step, line | {"data_share": round(data_share, 4)})
-        self.show(Progress(self.state.step, self.config.steps, {"total": line["total"], **losses}, data_share))
+        self.watch.step(Progress(self.state.step, self.config.steps, {"total": line["total"], **losses}, data_share))
 
     def _due(self, every: int) -> bool:
         return self.state.step % every == 0 or self.state.step == self.config.steps

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from timecycle.grid import Grid
 from timecycle.pose import mapped_cells
+from timecycle.training.motion import cell_change
 
 Features = Float[Tensor, "b c h w"]
 
@@ -56,9 +57,7 @@ def cycle_accuracy(frames: Float[Tensor, "b n c h w"], moving: Bool[Tensor, "b c
 
 def moving_cells(clips: UInt8[Tensor, "b n height width 3"], grid: Grid) -> Bool[Tensor, "b cells"]:
     """Cells of the first frame whose picture changes from every frame to the next."""
-    change = (clips[:, 1:].float() - clips[:, :-1].float()).abs().mean(dim=-1)
-    pooled = torch.einsum("yh,bnhw,xw->bnyx", grid.y.area(), change, grid.x.area())
-    return (pooled > _MOVING_GREY).all(dim=1).flatten(1)
+    return (cell_change(clips, grid) > _MOVING_GREY).all(dim=1)
 
 
 def _nearest(a: Features, b: Features) -> Int[Tensor, "b cells"]:

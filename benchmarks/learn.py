@@ -1,0 +1,160 @@
+"""What training teaches: every run of docs/learning.md by name, trained from raw video and scored on DAVIS-2016 masks.
+
+    python benchmarks/learn.py DATA --work DIR [--only PREFIX ...]
+
+DATA holds raw_video/ to learn from and davis2016/ to be judged by. Runs stay in DIR: what is trained there with these
+settings is only scored, what was interrupted goes on. For each run a report (learned_NAME.json) and a record of the
+training with its curve (training_NAME.json) are kept in benchmarks/results.
+"""
+
+import argparse
+import dataclasses
+import json
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evaluate import EIGHT
+from record import RESULTS, write_record
+from timecycle.config import propagate_config, train_config
+from timecycle.evaluation.davis import find_davis
+from timecycle.evaluation.evaluate import evaluate
+from timecycle.evaluation.methods import load_method
+from timecycle.evaluation.report import REPORT, Report
+from timecycle.files import make_folder
+from timecycle.model.weights import hash_state, load_weights
+from timecycle.training.journal import read_journal
+from timecycle.training.settings import TrainConfig
+from timecycle.training.trainer import Progress, Watch, train
+
+# Recipes are compared on these, so that the eight sequences of the results choose nothing.
+CHOOSING = ("breakdance", "dog", "kite-surf", "motocross-jump", "scooter-black")
+_POINTS = 60  # of a curve
+_TELL_SECONDS = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One training run. `words` is what tables call it."""
+
+    name: str
+    words: str
+    preset: str
+    steps: int
+    settings: tuple[str, ...] = ()
+    videos: str = "."  # below raw_video
+    start: str | None = None  # the run whose weights it goes on from
+    sequences: tuple[str, ...] = EIGHT
+
+    def config(self) -> TrainConfig:
+        return train_config(self.preset, (*self.settings, f"steps={self.steps}"))
+
+
+RUNS: tuple[Run, ...] = ()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--work", type=Path, required=True, help="where runs and predictions are kept")
+    parser.add_argument("--only", nargs="*", default=[], help="runs whose names begin so")
+    chosen = parser.parse_args()
+    for run in RUNS:
+        if chosen.only and not run.name.startswith(tuple(chosen.only)):
+            continue
+        weights = learn(run, chosen.data, chosen.work)
+        report = judge(run, weights, chosen.data, chosen.work)
+        print(f"{run.name}: J {report.scores['J']:.4f} F {report.scores['F']:.4f}", flush=True)
+    return 0
+
+
+def learn(run: Run, data: Path, work: Path) -> Path:
+    """The run's weights, from its folder where it is finished there; NAME.safetensors, for reports to name it."""
+    folder, config = work / run.name, run.config()
+    start = load_weights(work / run.start / "weights.safetensors") if run.start else None
+    if start is not None:
+        config = dataclasses.replace(config, encoder=start.config)
+    begun = (folder / "train.json").exists()
+    if not (folder / "weights.safetensors").exists():
+        train(
+            data / "raw_video" / run.videos,
+            folder,
+            config,
+            start=start,
+            resume=begun,
+            watch=Watch(step=_teller(run.name)),
+        )
+    trained = json.loads((folder / "train.json").read_text(encoding="utf-8"))
+    if trained["config"] != json.loads(json.dumps(dataclasses.asdict(config))):
+        raise SystemExit(f"error: {folder} was trained with other settings\n  try: move it away")
+    weights = make_folder(work / "weights") / f"{run.name}.safetensors"
+    for suffix in (".safetensors", ".json"):
+        shutil.copyfile(folder / f"weights{suffix}", weights.with_suffix(suffix))
+    journal = read_journal(folder)
+    write_record(
+        f"training_{run.name}",
+        settings={
+            "words": run.words,
+            "preset": run.preset,
+            "changed": list(run.settings),
+            "steps": run.steps,
+            "videos": run.videos,
+            "from": run.start,
+            "sequences": len(run.sequences),
+            "config": trained["config"],
+        },
+        measured={
+            "trained_commit": trained["commit"],
+            "trained_on": trained["machine"],
+            "weights_sha256": hash_state(load_weights(weights).state_dict()),
+            "alarms": sorted({alarm.partition(":")[0] for line in journal for alarm in line.get("alarms", ())}),
+            "curve": curve(journal),
+        },
+        seconds=journal[-1].get("seconds", 0.0),
+    )
+    return weights
+
+
+def judge(run: Run, weights: Path, data: Path, work: Path) -> Report:
+    """The masks of the run's sequences carried with its weights, at 240 pixels."""
+    benchmark = find_davis(data / "davis2016", names=run.sequences)
+    folder = work / "predictions" / run.name
+    report = evaluate(benchmark, load_method(str(weights)), propagate_config("fast"), folder)
+    shutil.copyfile(folder / REPORT, RESULTS / f"learned_{run.name}.json")
+    return report
+
+
+def curve(journal: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
+    """A few dozen points: means over the steps since the point before, and the newest figures of held-out clips."""
+    width = max(len(journal) // _POINTS, 1)
+    points = []
+    for end in range(width, len(journal) + 1, width):
+        part = journal[end - width : end]
+        numbers = {name for line in part for name, value in line.items() if isinstance(value, float)}
+        means = {
+            name: round(statistics.fmean(line[name] for line in part if name in line), 4) for name in sorted(numbers)
+        }
+        points.append({"step": part[-1]["step"], **means})
+    return points
+
+
+def _teller(name: str) -> Callable[[Progress], None]:
+    """Prints a line a minute."""
+    last = [time.monotonic()]
+
+    def tell(now: Progress) -> None:
+        if time.monotonic() - last[0] > _TELL_SECONDS:
+            last[0] = time.monotonic()
+            losses = " ".join(f"{loss} {value:.3f}" for loss, value in now.losses.items())
+            print(f"{name}: step {now.step} of {now.steps}, {losses}", flush=True)
+
+    return tell
+
+
+if __name__ == "__main__":
+    sys.exit(main())
