@@ -61,7 +61,16 @@ def evaluations() -> Iterator[Evaluation]:
     )
     for encoder in (*controls, "random-resnet18", "random-resnet18@1", "random-resnet18@2"):
         yield Evaluation(name=f"davis2016_240p_{_file(encoder)}", find=_davis(), encoder=encoder)
-    for encoder in ("random-resnet50", "random-resnet18"):  # the second is taken from the whole set
+    # All but the first are taken from the whole set.
+    for encoder in (
+        "random-resnet50",
+        "random-resnet18",
+        "identity",
+        "dis-flow",
+        "rgb",
+        "sift",
+        "efficientnet-lite0-s8",
+    ):
         yield Evaluation(name=f"davis2016_eight_240p_{_file(encoder)}", find=_davis(*EIGHT), encoder=encoder, part=True)
     for precision in get_args(Precision):
         yield Evaluation(

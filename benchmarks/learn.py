@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from evaluate import EIGHT
 from record import RESULTS, write_record
@@ -38,6 +38,9 @@ _POINTS = 60  # of a curve
 _TELL_SECONDS = 60
 
 
+Group = Literal["learned", "lever", "ablation"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """One training run. `words` is what tables call it."""
@@ -50,12 +53,20 @@ class Run:
     videos: str = "."  # below raw_video
     start: str | None = None  # the run whose weights it goes on from
     sequences: tuple[str, ...] = EIGHT
+    group: Group = "learned"
+    paper: str | None = None  # the paper's J and F of the same ablation
 
     def config(self) -> TrainConfig:
         return train_config(self.preset, (*self.settings, f"steps={self.steps}"))
 
 
-RUNS: tuple[Run, ...] = ()
+_HALF_AN_HOUR = {"walks": 2100, "cycles": 4000}  # steps on two cores; benchmarks/training_step.py times them
+# Short runs that compare recipes: everything else as in the presets.
+_SHORT = ("average=0.98", "optimizer.warm_up_steps=30", "validate_every=1000")
+
+RUNS: tuple[Run, ...] = (
+    Run(name="cycles", words="cycles, 30 minutes", preset="small-cycles", steps=_HALF_AN_HOUR["cycles"]),
+)
 
 
 def main() -> int:

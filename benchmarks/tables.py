@@ -6,6 +6,7 @@ A block without result files is empty.
 """
 
 import argparse
+import dataclasses
 import hashlib
 import json
 import re
@@ -18,11 +19,14 @@ from typing import Any
 
 from PIL import Image
 
+from curves import draw_curves
+from learn import RUNS, Group, Run
 from record import RESULTS
 from timecycle.errors import SettingsError, TimecycleError
 from timecycle.evaluation.figure import save_small
 from timecycle.evaluation.plots import draw_bars, draw_over_time
-from timecycle.evaluation.published import Group, protocols, published_rows
+from timecycle.evaluation.published import Group as PublishedGroup
+from timecycle.evaluation.published import protocols, published_rows
 from timecycle.evaluation.report import Report, read_report
 from timecycle.evaluation.scores import COUNTED, lower_is_better, main_scores
 from timecycle.evaluation.tables import (
@@ -30,7 +34,10 @@ from timecycle.evaluation.tables import (
     METHOD,
     SECONDS_PER_FRAME,
     WINDOW,
+    Column,
+    Row,
     davis_table,
+    grid,
     provenance,
     published_table,
     score_column,
@@ -39,7 +46,7 @@ from timecycle.evaluation.tables import (
 )
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/results.md")
+PAGES = ("README.md", "docs/results.md", "docs/learning.md")
 IMAGES = "docs/images"
 
 _BLOCK = re.compile(r"<!-- generated: (\S+) -->\n(.*?)<!-- end generated -->", re.DOTALL)
@@ -59,7 +66,12 @@ class Result:
     report: Report
 
 
-Results = Sequence[Result]
+@dataclass(frozen=True)
+class Results:
+    """All result files: reports of evaluations, and records of everything else by name."""
+
+    reports: Sequence[Result]
+    records: Mapping[str, Mapping[str, Any]]
 
 
 def main() -> int:
@@ -132,16 +144,17 @@ def make_table(name: str, results: Results) -> str:
         return ""
 
 
-def read_results(folder: Path) -> list[Result]:
-    """The reports in a folder; other records have no scores per sequence and are passed over."""
-    paths = sorted(folder.glob("*.json"))
-    scored = [path for path in paths if "per_sequence" in json.loads(path.read_text(encoding="utf-8"))]
-    return [Result(path.stem, read_report(path)) for path in scored]
+def read_results(folder: Path) -> Results:
+    """The files in a folder; what has scores per sequence is a report."""
+    contents = {path: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
+    reports = [Result(path.stem, read_report(path)) for path, content in contents.items() if "per_sequence" in content]
+    records = {path.stem: content for path, content in contents.items() if "per_sequence" not in content}
+    return Results(reports, records)
 
 
 def _named(results: Results, prefix: str, **expected: Any) -> list[Report]:
     """The reports whose files begin with a prefix; each must be what its name says."""
-    chosen = [result for result in results if result.name.startswith(prefix)]
+    chosen = [result for result in results.reports if result.name.startswith(prefix)]
     if not chosen:
         raise NoResultsError(
             f"no result file begins with {prefix}", remedy=f"copy the reports to benchmarks/results/{prefix}*.json"
@@ -189,7 +202,7 @@ def _scores(results: Results, *, prefix: str, benchmark: str, beside: Sequence[s
 def _ablation(results: Results, *, what: str) -> str:
     """One setting changed and all others kept; the run it departs from is found among the others."""
     changed, heading = _ABLATIONS[what]
-    changing = [result for result in results if re.match(rf"ablation_\w*?_?{what}_", result.name)]
+    changing = [result for result in results.reports if re.match(rf"ablation_\w*?_?{what}_", result.name)]
     if not changing:
         raise NoResultsError(
             f"no result file begins with ablation_ and names {what}",
@@ -201,7 +214,7 @@ def _ablation(results: Results, *, what: str) -> str:
             f"the {len(changing)} results of the ablation of {what} differ in more than {', '.join(changed)}",
             remedy="evaluate them with all other settings alike",
         )
-    bases = [r for r in results if r.name.startswith("davis2016_") and _kept(r.report, changed) in kept]
+    bases = [r for r in results.reports if r.name.startswith("davis2016_") and _kept(r.report, changed) in kept]
     # The base may have been run once more under the ablation's name.
     unique = {(r.report.encoder, *(str(r.report.config.get(name)) for name in changed)): r for r in bases + changing}
     reports = sorted((result.report for result in unique.values()), key=lambda report: _rank(report, changed[0]))
@@ -209,6 +222,30 @@ def _ablation(results: Results, *, what: str) -> str:
     columns += [WINDOW] if "window_px" in changed else []
     scores = [score_column(score) for score in ("JF", "J", "F")]
     return _with_provenance(score_table(reports, [METHOD, *columns, *scores, SECONDS_PER_FRAME]), reports)
+
+
+def _learned(results: Results, *, group: Group, controls: Sequence[str] = ()) -> str:
+    """Runs of one group by their words, best first, among controls on the same sequences where these are named."""
+    runs = {f"learned_{run.name}": run for run in RUNS if run.group == group}
+    found = {result.name: result.report for result in results.reports}
+    learned = {
+        run.words: (run, dataclasses.replace(found[name], encoder=run.words))
+        for name, run in runs.items()
+        if name in found
+    }
+    if not learned:
+        raise NoResultsError(f"no result file of the runs {', '.join(runs)}", remedy="python benchmarks/learn.py")
+    reports = [report for _, report in learned.values()]
+    reports += [found[f"davis2016_eight_240p_{name}"] for name in controls]
+
+    def of_run(cell: Callable[[Run], str]) -> Callable[[Row], str]:
+        return lambda row: cell(learned[row.first.encoder][0]) if row.first.encoder in learned else "-"
+
+    columns = [METHOD, Column("steps", of_run(lambda run: f"{run.steps:,}"))]
+    columns += [score_column(score) for score in ("JF", "J", "F")]
+    if any(run.paper for run, _ in learned.values()):
+        columns.append(Column("the paper's J, F", of_run(lambda run: run.paper or "-")))
+    return _with_provenance(score_table(reports, columns, order_by="JF" if controls else None), reports)
 
 
 def _kept(report: Report, changed: Sequence[str]) -> tuple[str, ...]:
@@ -223,7 +260,7 @@ def _rank(report: Report, setting: str) -> tuple[str, float, str]:
     return report.encoder, number, str(value)
 
 
-def _published(results: Results, *, protocol: str, group: Group | None = None) -> str:
+def _published(results: Results, *, protocol: str, group: PublishedGroup | None = None) -> str:
     rows = [row for row in published_rows(protocol) if (row.group == "ablation") == (group == "ablation")]
     if group == "ablation":  # with the row they depart from
         base = rows[0].method.partition(":")[0]
@@ -233,6 +270,28 @@ def _published(results: Results, *, protocol: str, group: Group | None = None) -
     best = "Lowest" if lower_is_better(order) else "Highest"
     mean = " J&F is the mean of J and F where the source does not give it." if order == "JF" else ""
     return f"{published_table(rows, order_by=order)}\n{protocols()[protocol]}. {best} first.{mean}\n"
+
+
+def _step_cost(results: Results) -> str:
+    """Whole training steps over the bare encoder, as measured in turns."""
+    record = _record(results, "training_step")
+    rows = [
+        [name.replace("_", " "), *(f"{row[part]:.3g}" for part in ("ratio", "step", "bare"))]
+        for name, row in record["measured"]["seconds"].items()
+    ]
+    table = grid(["objective, encoder, image, batch", "step / bare encoder", "step s", "bare s"], rows, right=(1, 2, 3))
+    return f"{table}\n{_origin(record)}\n"
+
+
+def _record(results: Results, name: str) -> Mapping[str, Any]:
+    if name not in results.records:
+        raise NoResultsError(f"there is no {name}.json", remedy=f"python benchmarks/{name}.py")
+    return results.records[name]
+
+
+def _origin(record: Mapping[str, Any]) -> str:
+    machine = record["machine"]
+    return f"Commit {record['commit'][:7]}; {machine['processor']}, {machine['threads']} threads."
 
 
 def _with_provenance(table: str, reports: Sequence[Report]) -> str:
@@ -249,6 +308,8 @@ _ABLATIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "weighting": (("weighting",), "weighting"),
 }
 
+_CONTROLS = ("vgg16_fp32", "rgb", "efficientnet_lite0_s8", "sift", "dis_flow", "random_resnet18", "identity")
+
 TABLES: Mapping[str, Callable[[Results], str]] = {
     "davis2016_480p": partial(_davis, size_px=480),
     "davis2016_240p": partial(_davis, size_px=240),
@@ -258,6 +319,10 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "jhmdb_sample": partial(_scores, prefix="jhmdb", benchmark="jhmdb", beside=[COUNTED]),
     "reconstruction": partial(_scores, prefix="reconstruction", benchmark="reconstruction-5-10-every-10"),
     **{f"published_{protocol}": partial(_published, protocol=protocol) for protocol in protocols()},
+    "learned": partial(_learned, group="learned", controls=_CONTROLS),
+    "learned_levers": partial(_learned, group="lever"),
+    "learned_ablations": partial(_learned, group="ablation"),
+    "training_step": _step_cost,
     "published_ablations": partial(_published, protocol="davis2017", group="ablation"),
 }
 
@@ -274,14 +339,18 @@ def _stale_blocks(page: Path, results: Results) -> list[str]:
 
 def _pictures(results: Results) -> dict[str, tuple[Callable[[], Any], str]]:
     """How each picture is drawn, and the checksum of what it is drawn from; none without results."""
-    if not any(result.name.startswith("davis2016_480p_") for result in results):
-        return {}
-    reports = _davis_reports(results, 480)
-    seen = hashlib.sha256(repr(reports).encode()).hexdigest()
-    return {
-        f"{IMAGES}/davis2016_480p_bars.png": (partial(draw_bars, reports), seen),
-        f"{IMAGES}/davis2016_480p_over_time.png": (partial(draw_over_time, reports), seen),
-    }
+    pictures: dict[str, tuple[Callable[[], Any], str]] = {}
+    if any(result.name.startswith("davis2016_480p_") for result in results.reports):
+        reports = _davis_reports(results, 480)
+        seen = hashlib.sha256(repr(reports).encode()).hexdigest()
+        pictures[f"{IMAGES}/davis2016_480p_bars.png"] = partial(draw_bars, reports), seen
+        pictures[f"{IMAGES}/davis2016_480p_over_time.png"] = partial(draw_over_time, reports), seen
+    shown = {name: f"training_{name}" for name in ("walks", "cycles")}
+    if set(shown.values()) <= set(results.records):
+        records = {name: results.records[record] for name, record in shown.items()}
+        seen = hashlib.sha256(json.dumps(records).encode()).hexdigest()
+        pictures[f"{IMAGES}/learning_curves.png"] = partial(draw_curves, records), seen
+    return pictures
 
 
 def _drawn_from(path: Path) -> str | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 import pytest
 
-from timecycle.config import build, preset_names, propagate_config, read_preset
+from timecycle.config import build, preset_names, propagate_config, read_preset, train_config
 from timecycle.errors import SettingsError
 from timecycle.propagation.settings import PropagateConfig
 
@@ -118,3 +118,8 @@ def test_values_may_be_text_or_already_of_their_type():
 def test_a_value_is_never_bent_into_its_type(values):
     with pytest.raises(SettingsError, match="give a value of type"):
         build(Settings, values)
+
+
+@pytest.mark.parametrize("pair", ["clips.gap_seconds=0.1,0.5", "clips.gap_seconds=[0.1, 0.5]"])
+def test_pairs_are_written_with_commas_and_with_brackets_if_one_likes(pair):
+    assert train_config("small", [pair]).clips.gap_seconds == (0.1, 0.5)

@@ -32,6 +32,7 @@ def test_perfect_features_are_followed_home_at_no_cost(moves, past):
     assert found.losses["similarity"] < -0.99
     assert found.losses["still"] < 0.01
     assert found.diagnostics["return_error_px"] < 0.1
+    assert found.diagnostics["pose_gain"] > 0.99
     assert found.diagnostics["outside"] == 0
 
 
@@ -59,7 +60,7 @@ def test_equal_features_are_the_best_of_the_printed_similarity_and_the_worst_of_
     assert -collapsed.losses["inlier"] == pytest.approx(1 / 225, rel=1e-3)
     assert collapsed.diagnostics["entropy"] == pytest.approx(1, abs=1e-4)
     # No rotation and the middle of the frame, wherever the patch was.
-    assert collapsed.losses["long"] == pytest.approx(collapsed.diagnostics["centre_error"].item(), rel=0.05)
+    assert collapsed.diagnostics["pose_gain"] == pytest.approx(0, abs=0.05)
 
 
 def test_a_lost_patch_costs_and_the_figures_say_so():

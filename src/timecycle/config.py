@@ -102,7 +102,8 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
 
 
 def _convert_tuple(name: str, value: Any, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
-    parts = value.split(",") if isinstance(value, str) else value
+    # In presets they stand in brackets, so on the command line they may too.
+    parts = value.strip("[]").split(",") if isinstance(value, str) else value
     if not isinstance(parts, list | tuple) or len(parts) != len(kinds):
         raise SettingsError(f"{name} is {value!r}", remedy=f"give {len(kinds)} values, parted by commas")
     return tuple(_convert(name, part, kind) for part, kind in zip(parts, kinds, strict=True))

@@ -136,12 +136,12 @@ def _figures(tracks: _Tracks, theta: Theta, error: Float[Tensor, "b m"], tracker
     found = tracks.direct.found
     cells = torch.tensor(float(found.shape[3]))
     entropy = -(found * found.clamp_min(1e-12).log()).sum(dim=3).mean() / cells.log()
-    middle = torch.zeros_like(theta)
+    centre_error = alignment_error(torch.zeros_like(theta), theta, scale=tracker.scale).mean()
     half_px = tracker.frame_grid.x.pixels / 2
     return {
         "return_error_px": error.sqrt().mean() * half_px,
-        # What always guessing the centre would cost: an error near it means that nothing is tracked.
-        "centre_error": alignment_error(middle, theta, scale=tracker.scale).mean(),
+        # Against always guessing the centre: near 0 nothing is tracked, whatever the other losses say.
+        "pose_gain": 1 - error.mean() / centre_error.clamp_min(1e-6),
         "entropy": entropy,  # 1: every frame cell is as likely as any other
         "outside": 1 - inside(tracks.direct.cells, tracker.frame_grid).float().mean(),
         # How different the places of different patches are: 0 when all are found at one fixed place.

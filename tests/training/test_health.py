@@ -1,5 +1,7 @@
 """Figures of health: each sign is seen where it is made, and not where it is not."""
 
+from contextlib import closing
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -7,6 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from timecycle.grid import grid_over
 from timecycle.pose import cell_places
 from timecycle.training.health import alarms, effective_rank, examine, mean_cosine, position_r2
+from timecycle.training.journal import Journal
 from timecycle.training.schedule import rate_at
 from timecycle.training.validation import cycle_accuracy, moving_cells, warp_accuracy
 from wandering import FRAME, frames, world
@@ -101,3 +104,27 @@ def test_the_rate_warms_up_and_falls_to_nothing():
     assert rate(110) == pytest.approx(0, abs=1e-9)
     assert rate(110, "constant") == 1
     assert all(rate(step) >= rate(step + 1) for step in range(10, 110))
+
+
+@pytest.mark.parametrize(
+    ("figures", "alarm"),
+    [
+        ({"pose_gain": 0.02}, "pose_gain"),  # affinities may be sharp while every pose is a guess
+        ({"home_1": 0.94}, "home_1"),
+        ({"spread": 0.05}, "spread"),
+        ({"static_share": 0.95}, "static_share"),
+        ({"entropy": 0.99}, "entropy"),
+    ],
+)
+def test_each_known_way_out_of_learning_raises_its_alarm(figures, alarm):
+    assert names(figures) == {alarm}
+
+
+def test_alarms_go_by_the_last_steps_and_a_resumed_run_remembers_them(tmp_path):
+    with closing(Journal(tmp_path)) as journal:
+        for step in range(1, 61):
+            journal.write(step, {"spread": 1.0 if step <= 40 else 0.0})
+        assert journal.lately({"spread": 0.0}) == {"spread": pytest.approx(29 / 50, abs=0.02)}
+        told = journal.lately({"spread": 0.0})
+    with closing(Journal(tmp_path, resume_at=60)) as resumed:
+        assert resumed.lately({"spread": 0.0}) == told

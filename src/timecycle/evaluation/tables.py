@@ -170,7 +170,7 @@ def published_table(rows: Sequence[PublishedRow], *, order_by: str | None = None
         for row in seen
     ]
     heads = ["as published", *map(score_name, names), "inference", "source"]
-    return _grid(heads, body, right=range(1, len(names) + 1))
+    return grid(heads, body, right=range(1, len(names) + 1))
 
 
 def provenance(reports: Sequence[Report]) -> str:
@@ -194,10 +194,11 @@ def markdown(columns: Sequence[Column], rows: Sequence[Row]) -> str:
     """Rows under headings, as a Markdown table."""
     body = [[column.cell(row) for column in columns] for row in rows]
     right = [place for place, column in enumerate(columns) if column.number]
-    return _grid([column.heading for column in columns], body, right=right)
+    return grid([column.heading for column in columns], body, right=right)
 
 
-def _grid(heads: Sequence[str], body: Sequence[Sequence[str]], *, right: Iterable[int]) -> str:
+def grid(heads: Sequence[str], body: Sequence[Sequence[str]], *, right: Iterable[int]) -> str:
+    """Cells under headings, as a Markdown table; the columns in `right` are set flush right."""
     flush = set(right)
     rule = ["---:" if place in flush else "---" for place in range(len(heads))]
     lines = [heads, rule, *([cell.replace("|", "\\|") for cell in cells] for cells in body)]

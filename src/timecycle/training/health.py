@@ -99,6 +99,13 @@ _LIMITS: dict[str, tuple[float, float, str]] = {
         0.97,
         "affinities are uniform, so nothing is tracked; lower the temperature, or warm the localizer up first",
     ),
+    "pose_gain": (
+        0.1,
+        _INF,
+        "poses are no better than guessing the centre, so nothing is tracked; raise cycles.still, use the procrustes "
+        "localizer, or warm a learned one up",
+    ),
+    "home_1": (-_INF, 0.9, "walks are too easy to teach more; use larger gaps, or views that differ more"),
     "spread": (
         0.2,
         _INF,

@@ -2,13 +2,16 @@
 
 import importlib.util
 import json
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Protocol, runtime_checkable
 
 from timecycle.files import make_folder, write_text
 
 FILE = "journal.jsonl"
+_RECENT = 50  # steps
 
 
 @runtime_checkable
@@ -26,16 +29,23 @@ class Journal:
         kept = [line for line in read_journal(folder) if line["step"] <= resume_at] if resume_at else []
         write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
         self._file = self.path.open("a", encoding="utf-8")
+        self._recent: deque[Mapping[str, Any]] = deque(kept, maxlen=_RECENT)
         self._curves = _tensorboard(folder, resume_at)
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
         """One line; numbers also become points of curves."""
+        self._recent.append(values)
         self._file.write(json.dumps({"step": step, **values}) + "\n")
         self._file.flush()
         if self._curves is not None:
             for name, value in values.items():
                 if isinstance(value, int | float):
                     self._curves.add_scalar(name, value, step)
+
+    def lately(self, values: Mapping[str, float]) -> dict[str, float]:
+        """These figures of a step, averaged with those of the steps before it: one batch says little."""
+        lines = [*self._recent, values]
+        return {name: fmean(line[name] for line in lines if name in line) for name in values}
 
     def close(self) -> None:
         self._file.close()

@@ -160,7 +160,7 @@ class _Run:
         if self._due(self.config.validate_every) and self.held_out is not None:
             verdict = self.held_out.judge(self.state.average.model).figures()
             line |= {f"held_out_{name}": value for name, value in verdict.items()}
-            worries = alarms({**figures, **verdict})
+            worries = alarms({**journal.lately(figures), **verdict})
             line["alarms"] = [str(alarm) for alarm in worries]
             for alarm in worries:
                 self.watch.worry(f"step {self.state.step}: {alarm}")
