@@ -34,6 +34,12 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
             raise
 
 
+def clear_parts(folder: Path) -> None:
+    """Remove what atomic writes of a killed process left in a folder; only for who alone writes there."""
+    for part in folder.glob(".*.part"):
+        part.unlink(missing_ok=True)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write `text` (UTF-8, newlines as they are) atomically."""
     with atomic_write(path) as file:

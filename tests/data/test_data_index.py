@@ -138,6 +138,10 @@ def test_only_what_is_new_or_changed_is_examined(troubled: Path, tmp_path: Path,
     assert "good3.mp4" not in {entry.path for entry in index.entries}
 
 
+def interrupt_at_once(path: Path) -> None:
+    raise KeyboardInterrupt
+
+
 def test_an_interrupted_run_goes_on_where_it_stopped(troubled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def interrupt(done: int, total: int) -> None:
         assert total == 10
@@ -150,6 +154,9 @@ def test_an_interrupted_run_goes_on_where_it_stopped(troubled: Path, tmp_path: P
     assert not path.exists()
     with (tmp_path / "index.jsonl.part").open("a") as journal:
         journal.write('{"path": "torn')
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("timecycle.data.index.examine", interrupt_at_once)
+        make_index(troubled, path)
     names = examined_names(monkeypatch)
     index = make_index(troubled, path)
     assert len(names) == 7

@@ -108,10 +108,10 @@ def make_index(
     known = {item.path: item for item in (*_lines(path), *_lines(journal, is_journal=True))}
     done = {name: known[name] for name, mark in found.items() if name in known and known[name].fingerprint == mark}
     todo = {name: mark for name, mark in found.items() if name not in done}
+    write_text(journal, "".join(_line(item) for item in done.values()))  # whole, so that a second kill loses nothing
     with writing(journal):
-        file = journal.open("w", encoding="utf-8", newline="\n")
+        file = journal.open("a", encoding="utf-8", newline="\n")
     with file, closing(_examined(folder, todo, workers=workers)) as items:
-        file.writelines(_line(item) for item in done.values())
         for item in items:
             done[item.path] = item
             with writing(journal):

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from timecycle.errors import OutputError
-from timecycle.files import atomic_write, make_folder
+from timecycle.files import atomic_write, clear_parts, make_folder
 
 log = logging.getLogger("timecycle")
 
@@ -24,7 +24,7 @@ _KEPT = 2  # should the newest be damaged, the one before it serves
 
 def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> Path:
     """Write step-00000100.ckpt and remove those older than the last two."""
-    make_folder(folder)
+    clear_parts(make_folder(folder))  # each may be as large as a checkpoint, and every kill may leave one
     buffer = io.BytesIO()
     torch.save(state, buffer)
     content = buffer.getvalue()

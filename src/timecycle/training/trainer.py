@@ -23,7 +23,7 @@ from timecycle.data.clips import ClipReader
 from timecycle.data.index import Entry
 from timecycle.data.loader import Loader
 from timecycle.errors import OutputError, SettingsError
-from timecycle.files import lock, make_folder, write_text
+from timecycle.files import clear_parts, lock, make_folder, write_text
 from timecycle.model.objective import Outcome
 from timecycle.model.resnet import ResNet, random_resnet
 from timecycle.model.weights import Card, hash_state, save_weights
@@ -102,6 +102,8 @@ def train(
         make_folder(folder)
         if crew.leads:
             stack.enter_context(lock(folder))
+            for place in (folder, folder / "pictures"):
+                clear_parts(place)
             _open_record(folder, config, start, resume=resume, overwrite=overwrite)
             examine_videos(videos, folder, processes=processes, show=watch.video, warn=watch.worry)
         wait_for_all(crew)

@@ -1,0 +1,139 @@
+"""The points at which benchmarks/kills.py kills a run, and how a process comes to die at one.
+
+The doomed process, and no other, wraps a function of Python, torch or the package; the package has no hooks for it.
+"""
+
+import io
+import itertools
+import os
+import signal
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from timecycle.data import index
+from timecycle.data.clips import ClipReader
+from timecycle.model.resnet import BasicBlock
+from timecycle.training import heldout
+from timecycle.training.average import Average
+from timecycle.training.examples import Examples
+from timecycle.training.learner import Learner
+from timecycle.training.state import State
+
+
+def die(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def on_call(owner: Any, name: str, nth: int = 1, act: Callable[[], None] = die, *, prefix: str = "*") -> None:
+    """Act just before the nth call of a function, counting only calls whose argument `prefix` is like that."""
+    usual, calls = getattr(owner, name), itertools.count(1)
+
+    def doomed(*words: Any, **named: Any) -> Any:
+        if fnmatch(named.get("prefix", ""), prefix) and next(calls) == nth:
+            act()
+        return usual(*words, **named)
+
+    setattr(owner, name, doomed)
+
+
+def on_file(pattern: str, act: Callable[[], None] = die, nth: int = 1) -> None:
+    """Act just before the nth atomic write of such a file makes its temporary one, whose prefix is the name."""
+    on_call(tempfile, "mkstemp", nth, act, prefix=f".{pattern}.")
+
+
+def in_backward(nth: int) -> None:
+    """Die in the nth backward pass: later layers have their gradients, earlier ones do not."""
+    usual, calls = Learner.forward, itertools.count(1)
+
+    def doomed(self: Learner, *words: Any, **named: Any) -> Any:
+        if next(calls) == nth:
+            next(self.encoder.layer2.parameters()).register_hook(die)
+        return usual(self, *words, **named)
+
+    Learner.forward = doomed  # type: ignore[method-assign]
+
+
+class Cut(io.BufferedWriter):
+    """A file that gets a share of its nth write, and then the process ends."""
+
+    def __init__(self, file: int | Path, mode: str, nth: int, share: float) -> None:
+        super().__init__(io.FileIO(file, mode))
+        self.left, self.share = nth, share
+
+    def write(self, content: Any, /) -> int:
+        self.left -= 1
+        if self.left == 0:
+            super().write(content[: int(self.share * len(content))])
+            self.flush()
+            die()
+        return super().write(content)
+
+
+def cut(nth: int, share: float) -> None:
+    """Die when a share of the nth write to the next temporary file has reached the system."""
+    os.fdopen = lambda descriptor, mode: Cut(descriptor, mode, nth, share)  # type: ignore[assignment]
+
+
+def tear(name: str, nth: int) -> None:
+    """Die when half of the nth line has been appended to a journal, which is flushed line by line."""
+    usual = io.open
+
+    def doomed(file: Any, mode: str = "r", *words: Any, **named: Any) -> Any:
+        if mode in ("a", "w") and isinstance(file, Path) and file.name == name:
+            return io.TextIOWrapper(Cut(file, mode, nth, 0.5), encoding="utf-8")
+        return usual(file, mode, *words, **named)
+
+    io.open = doomed
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Where a process is killed: at a point of its own work, or from outside."""
+
+    name: str
+    doom: Callable[[], None] | None = None  # what the doomed process does before it trains
+    in_save: bool = False
+
+
+def saving(name: str, act: Callable[[], None] = die, *, nth: int = 1) -> Kill:
+    """A kill inside the nth save of a checkpoint after a start."""
+    return Kill(f"save: {name}", partial(on_file, "step-*.ckpt", act, nth), in_save=True)
+
+
+# In this order they let the run get ahead: a kill before the renaming of a checkpoint costs all steps since the last.
+KILLS = (
+    Kill("record: half of train.json is written", partial(on_file, "train.json", partial(cut, 1, 0.5))),
+    Kill("index: the third video is being examined", partial(on_call, index, "examine", 3)),
+    Kill("index: half a line of its journal is written", partial(tear, "index.jsonl.part", 2)),
+    Kill("held-out clips: the second is being read", partial(on_call, ClipReader, "read", 2)),
+    Kill("loader thread: the fifth example is being made", partial(on_call, Examples, "__call__", 5)),
+    Kill("step: in the forward pass", partial(on_call, BasicBlock, "forward", 9)),
+    saving("nothing is written"),
+    saving("the head line is written", partial(cut, 1, 1.0)),
+    saving("half of the content is written", partial(cut, 2, 0.5), nth=2),
+    saving("all is written, nothing synced", partial(on_call, os, "fsync")),
+    saving("all is synced, its rights are not set", partial(on_call, os, "chmod"), nth=2),
+    saving("it is renamed, the old one not removed", partial(on_call, os, "unlink")),
+    Kill("validation: held-out clips are being judged", partial(on_call, heldout, "cycle_accuracy")),
+    Kill("picture: half of its pixels are written", partial(on_file, "*.png", partial(cut, 6, 0.5))),
+    Kill("journal: half of the third line is written", partial(tear, "journal.jsonl", 3)),
+    saving("one of two old ones is removed", partial(on_call, os, "unlink", 2)),
+    saving("all is ready, it is not renamed", partial(on_call, os, "replace"), nth=2),
+    Kill("step: in the backward pass", partial(in_backward, 2)),
+    Kill("step: after the optimiser, before the average", partial(on_call, Average, "update", 3)),
+    Kill("step: in the average", partial(on_call, Average, "update", 1, partial(on_call, torch.Tensor, "lerp_", 20))),
+    Kill("journal: taken back, not renamed", partial(on_file, "journal.jsonl", partial(on_call, os, "replace"))),
+    saving("an empty temporary file is made", partial(on_call, os, "fdopen"), nth=2),
+    *(Kill(f"random moment {number}") for number in range(1, 5)),
+    saving("all but the last byte is written", partial(cut, 2, 1 - 1e-9), nth=2),
+    Kill("between two steps", partial(on_call, State, "advance", 4)),
+    Kill("weights: half of them are written", partial(on_file, "weights.safetensors", partial(cut, 1, 0.5))),
+    Kill("weights: written, without their card", partial(on_file, "weights.json")),
+)
