@@ -154,9 +154,10 @@ def test_an_interrupted_run_goes_on_where_it_stopped(troubled: Path, tmp_path: P
     assert not path.exists()
     with (tmp_path / "index.jsonl.part").open("a") as journal:
         journal.write('{"path": "torn')
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr("timecycle.data.index.examine", interrupt_at_once)
-        make_index(troubled, path)
+        with pytest.raises(KeyboardInterrupt):
+            make_index(troubled, path)
     names = examined_names(monkeypatch)
     index = make_index(troubled, path)
     assert len(names) == 7
