@@ -280,7 +280,11 @@ def _step_cost(results: Results) -> str:
         for name, row in record["measured"]["seconds"].items()
     ]
     table = grid(["objective, encoder, image, batch", "step / bare encoder", "step s", "bare s"], rows, right=(1, 2, 3))
-    return f"{table}\n{_origin(record)}\n"
+    pace = ", ".join(
+        f"{row['steps_in_half_an_hour']:,} steps of {objective} ({row['waiting_for_clips']:.1%} of it waiting for clips)"
+        for objective, row in record["measured"]["pace"].items()
+    )
+    return f"{table}\nOn real clips half an hour is {pace}. {_origin(record)}\n"
 
 
 def _record(results: Results, name: str) -> Mapping[str, Any]:

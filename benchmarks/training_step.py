@@ -1,14 +1,18 @@
 """What a training step costs beside the bare encoder's forward and backward pass on the same frames.
 
-    python benchmarks/training_step.py [--objective walks cycles] [--rounds N]
+    python benchmarks/training_step.py [VIDEOS] [--objective walks cycles] [--rounds N]
 
-Both are timed in turns in one process, so that a busy machine slows both; the ratio of medians is the result.
+Both are timed in turns in one process, so that a busy machine slows both; the ratio of medians is the result. With a
+folder of videos the pace of training on it is measured too: seconds per step, and the share spent waiting for clips.
 """
 
 import argparse
+import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor
@@ -16,33 +20,54 @@ from torch import Tensor
 from record import write_record
 from timecycle.config import train_config
 from timecycle.model.resnet import random_resnet
+from timecycle.training.corpus import examine_videos
 from timecycle.training.learner import Batch, encode
+from timecycle.training.pace import time_steps
 from timecycle.training.settings import TrainConfig
 from timecycle.training.state import State
+
+PRESETS = {"walks": "small", "cycles": "small-cycles"}
+_PACED = 30  # steps
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("videos", type=Path, nargs="?")
     parser.add_argument("--objective", nargs="*", default=["walks", "cycles"])
     parser.add_argument("--rounds", type=int, default=7)
     chosen = parser.parse_args()
     started = time.monotonic()
     measured = {}
     for objective in chosen.objective:
-        for name, settings in _sizes(objective).items():
-            config = train_config("small", (f"objective={objective}", *settings))
+        for name, settings in _sizes().items():
+            config = train_config(PRESETS[objective], settings)
             measured[f"{objective}_{name}"] = measure(config, rounds=chosen.rounds)
             print(objective, name, measured[f"{objective}_{name}"], flush=True)
     ratios = {f"{name}_step_over_bare": row["ratio"] for name, row in measured.items()}
+    pace = {objective: measure_pace(chosen.videos, objective) for objective in chosen.objective if chosen.videos}
+    print(pace, flush=True)
     write_record(
         "training_step",
         settings={"rounds": chosen.rounds, "frames": 4, "precision": "bf16"},
-        measured={"ratios": ratios, "seconds": measured},
+        measured={"ratios": ratios, "seconds": measured, "pace": pace},
         seconds=time.monotonic() - started,
     )
 
 
-def _sizes(objective: str) -> dict[str, tuple[str, ...]]:
+def measure_pace(videos: Path, objective: str) -> dict[str, float]:
+    """Training as it is, on real clips."""
+    config = train_config(PRESETS[objective])
+    with TemporaryDirectory() as folder:
+        examine_videos(videos, Path(folder), processes=os.cpu_count() or 1, warn=print)
+        pace = time_steps(videos, Path(folder), config, timed=_PACED)
+    return {
+        "seconds_per_step": round(pace.seconds, 3),
+        "waiting_for_clips": round(pace.waiting, 3),
+        "steps_in_half_an_hour": round(1800 / pace.seconds),
+    }
+
+
+def _sizes() -> dict[str, tuple[str, ...]]:
     """Settings by name; the first is the one with a bar."""
     return {
         "resnet18_128px_batch8": ("view_px=128", "clips.crop_px=128", "clips.short_side_px=128", "batch=8"),

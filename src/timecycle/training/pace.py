@@ -1,6 +1,7 @@
 """How many steps fit into a given time on this machine: the first thing to know where a schedule must end in time."""
 
 import time
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -17,18 +18,27 @@ _WARM_UP, _TIMED = 2, 6  # steps: the first ones allocate memory and fill queues
 
 def steps_in(minutes: float, videos: Path, folder: Path, config: TrainConfig) -> int:
     """The number of steps that take about so many minutes on examined videos, by a few that are thrown away."""
-    return max(round(minutes * 60 / seconds_per_step(videos, folder, config)), 1)
+    return max(round(minutes * 60 / time_steps(videos, folder, config).seconds), 1)
 
 
-def seconds_per_step(videos: Path, folder: Path, config: TrainConfig, *, timed: int = _TIMED) -> float:
-    """The mean over some steps on real clips, waiting for them included."""
+@dataclass(frozen=True)
+class Pace:
+    """What a step takes, and the share of it that is spent waiting for clips."""
+
+    seconds: float
+    waiting: float
+
+
+def time_steps(videos: Path, folder: Path, config: TrainConfig, *, timed: int = _TIMED) -> Pace:
+    """The mean over some steps on real clips."""
     reader = ClipReader(videos, read_corpus(folder, config).training.entries, config.clips, seed=config.seed)
     examples = Examples(reader, config)
     state = State.fresh(random_resnet(config.encoder, seed=config.seed), config)
     with Loader(examples, examples.parts(range(_WARM_UP + timed)), workers=config.workers) as loader:
-        began = time.monotonic()
+        began, waited = time.monotonic(), 0.0
         for step in range(_WARM_UP + timed):
             if step == _WARM_UP:
-                began = time.monotonic()
+                began, waited = time.monotonic(), loader.seconds_waited
             state.advance(state.learner, islice(loader, config.accumulate))
-        return (time.monotonic() - began) / timed
+        seconds = time.monotonic() - began
+        return Pace(seconds / timed, (loader.seconds_waited - waited) / seconds)
