@@ -281,7 +281,7 @@ def _step_cost(results: Results) -> str:
     ]
     table = grid(["objective, encoder, image, batch", "step / bare encoder", "step s", "bare s"], rows, right=(1, 2, 3))
     pace = ", ".join(
-        f"{row['steps_in_half_an_hour']:,} steps of {objective} ({row['waiting_for_clips']:.1%} of it waiting for clips)"
+        f"{row['steps_in_half_an_hour']:,} steps of {objective} ({row['waiting_for_clips']:.1%} waiting for clips)"
         for objective, row in record["measured"]["pace"].items()
     )
     return f"{table}\nOn real clips half an hour is {pace}. {_origin(record)}\n"
