@@ -14,8 +14,9 @@ import shutil
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -60,14 +61,102 @@ class Run:
         return train_config(self.preset, (*self.settings, f"steps={self.steps}"))
 
 
-_HALF_AN_HOUR = {"walks": 1300, "cycles": 2300}  # steps on two cores; benchmarks/training_step.py times them
-# Short runs that compare recipes: everything else as in the presets.
-_SHORT = ("average=0.98", "optimizer.warm_up_steps=30", "validate_every=1000")
+# Steps on two cores, as benchmarks/training_step.py times them.
+_HALF_AN_HOUR = {"walks": 1300, "cycles": 2300}
+_QUARTER = {4: 1150, 3: 1450, 2: 2000}  # of cycles, by frames of a clip
+_LEVER = {"walks": 120, "cycles": 200}
+_PRESETS = {"walks": "small", "cycles": "small-cycles"}
 
-RUNS: tuple[Run, ...] = (
-    Run(name="walks", words="walks, 30 minutes", preset="small", steps=_HALF_AN_HOUR["walks"]),
-    Run(name="cycles", words="cycles, 30 minutes", preset="small-cycles", steps=_HALF_AN_HOUR["cycles"]),
+_COLOURS = tuple(
+    f"views.{name}={value}"
+    for name, value in {
+        "brightness": 0.4,
+        "contrast": 0.4,
+        "saturation": 0.4,
+        "hue": 0.1,
+        "grayscale": 0.2,
+        "channel_drop": 0.1,
+        "blur": 0.2,
+    }.items()
 )
+_LEVERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
+    "walks": {
+        "preset": ("as in the preset", ()),
+        "colours": ("views in other colours", _COLOURS),
+        "motion": ("cells weighed by motion", ("walks.motion=0.7",)),
+        "temperature": ("temperature 0.04", ("walks.temperature=0.04",)),
+        "rate": ("twice the rate", ("optimizer.rate=1e-3",)),
+        "near": ("views that differ little", ("views.rotation_degrees=8", "views.scale=0.9,1.1")),
+        "gaps": ("longer gaps, 0.3 to 1.3 s", ("clips.gap_seconds=0.3,1.3",)),
+        "small_views": ("views of 64 px, 24 clips", ("view_px=64", "clips.crop_px=84", "batch=24")),
+        "strangers": ("cells of two other clips besides", ("walks.strangers=2",)),
+        "zeros": ("zero padding", ("encoder.padding=zeros",)),
+    },
+    "cycles": {
+        "preset": ("as in the preset", ()),
+        "paper_losses": ("the paper's losses alone, no still cycle", ("cycles.still=0",)),
+        "pose": (
+            "pose losses ten times as strong, no still cycle",
+            ("cycles.still=0", "cycles.skip=1", "cycles.long=0.2"),
+        ),
+        "learned_localizer": (
+            "learned localizer, 50 steps alone first, no still cycle",
+            ("cycles.still=0", "cycles.localizer.kind=paper", "localizer_steps=50"),
+        ),
+        "learned_localizer_still": ("learned localizer, with a still cycle", ("cycles.localizer.kind=paper",)),
+        "colours": ("patches in other colours", _COLOURS),
+        "anywhere": ("patches from anywhere", ("patches.keep=49",)),
+        "temperature": ("temperature 0.07", ("cycles.temperature=0.07",)),
+        "zeros": ("zero padding", ("encoder.padding=zeros",)),
+    },
+}
+
+
+def _runs() -> Iterator[Run]:
+    for objective, steps in _HALF_AN_HOUR.items():
+        yield Run(name=objective, words=f"{objective}, 30 minutes", preset=_PRESETS[objective], steps=steps)
+    cycles = partial(Run, preset="small-cycles", group="ablation")
+    yield cycles(name="ablation_base", words="cycles, 15 minutes", steps=_QUARTER[4], paper="41.9, 39.4")
+    yield cycles(
+        name="ablation_no_skip",
+        words="without skip cycles",
+        steps=_QUARTER[4],
+        settings=("cycles.skip=0",),
+        paper="39.5, 37.9",
+    )
+    for frames in (2, 3):
+        yield cycles(
+            name=f"ablation_lengths_{frames - 1}",
+            words="cycles of length 1 only" if frames == 2 else f"cycles of lengths 1 to {frames - 1}",
+            steps=_QUARTER[frames],
+            settings=(f"clips.frames={frames}",),
+        )
+    for folder, words in (("ucf101", "only UCF-101"), ("davis2017_train", "only DAVIS-2017 train")):
+        yield cycles(name=f"ablation_{folder}", words=words, steps=_QUARTER[4], videos=folder)
+    yield cycles(
+        name="ablation_finetuned",
+        words="the 30 minutes above, then 15 on DAVIS-2017 train",
+        steps=_QUARTER[4],
+        videos="davis2017_train",
+        start="cycles",
+        paper="42.0, 39.1",
+    )
+    # Short runs that compare recipes: everything else as in the presets.
+    short = ("average=0.98", "optimizer.warm_up_steps=30", "validate_every=1000")
+    for objective, levers in _LEVERS.items():
+        for name, (words, settings) in levers.items():
+            yield Run(
+                name=f"lever_{objective}_{name}",
+                words=f"{objective}: {words}",
+                preset=_PRESETS[objective],
+                steps=_LEVER[objective],
+                settings=(*short, *settings),
+                sequences=CHOOSING,
+                group="lever",
+            )
+
+
+RUNS = tuple(_runs())
 
 
 def main() -> int:

@@ -128,3 +128,17 @@ def test_a_loss_can_go_by_where_things_move():
     assert biased.losses["still"] == pytest.approx(mean.item(), rel=1e-4)
     nothing = walk_losses(out, back, maps, grid=GRID, config=WalksConfig(temperature=0.2, motion=0.5), change=still)
     assert nothing.total == pytest.approx(plain.total.item())
+
+
+def test_strangers_cost_what_goes_to_them():
+    """With equal features a walker is as likely on any cell of the clips it may stray into, at every step."""
+    flat = torch.ones(3, 2, 8, 15, 15) / 8**0.5
+    found = walk_losses(flat, flat, shift_map(3, -2), grid=GRID, config=WalksConfig(dropout=0, strangers=1))
+    assert found.losses["still"] == pytest.approx(math.log(2 * 225), rel=1e-3)
+    assert found.losses["walk"] == pytest.approx(math.log(2 * 2 * 225), rel=1e-3)
+    out, back, maps = views()
+    alone, among = (
+        walk_losses(out, back, maps, grid=GRID, config=WalksConfig(temperature=0.2, strangers=count))
+        for count in (0, 9)
+    )
+    assert among.total > alone.total  # of a batch of three, at most two are strangers

@@ -27,6 +27,7 @@ class WalksConfig:
     dropout: float = 0.1  # share of possible steps that are closed, so that no walk relies on one way
     walk: float = 1.0
     still: float = 1.0  # the walk of length 0: from one view to the other in the same frame
+    strangers: int = 0  # other clips of the batch among whose cells a walker may get lost at every step
     motion: float = 0.0  # share of a loss that goes to cells by how much they change; the rest goes to all alike
 
 
@@ -92,11 +93,14 @@ def _steps(
     config: WalksConfig,
     generator: torch.Generator | None,
 ) -> Steps:
-    score = at_least_fp32(torch.bmm(start.flatten(2).transpose(1, 2), end.flatten(2))) / config.temperature
+    walkers = start.flatten(2).transpose(1, 2)
+    ends = [end.roll(other, dims=0) for other in range(min(config.strangers, len(end) - 1) + 1)]  # its own clip first
+    score = at_least_fp32(torch.cat([torch.bmm(walkers, one.flatten(2)) for one in ends], dim=2)) / config.temperature
     if config.dropout and generator is not None:
         closed = torch.rand(score.shape, generator=generator, device=score.device) < config.dropout
         score = score.masked_fill(closed, -1e4)
-    return score.softmax(dim=2)
+    # What goes to strangers never comes back: rows then sum to less than one.
+    return score.softmax(dim=2)[..., : walkers.shape[1]]
 
 
 def _by_motion(change: Float[Tensor, "b cells"], share: float) -> Float[Tensor, "b cells"]:
