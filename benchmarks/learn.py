@@ -26,6 +26,7 @@ from timecycle.config import propagate_config, train_config
 from timecycle.evaluation.davis import find_davis
 from timecycle.evaluation.evaluate import evaluate
 from timecycle.evaluation.methods import load_method
+from timecycle.evaluation.plots import write_pictures
 from timecycle.evaluation.report import REPORT, Report
 from timecycle.files import make_folder
 from timecycle.model.weights import hash_state, load_weights
@@ -35,6 +36,7 @@ from timecycle.training.trainer import Progress, Watch, train
 
 # Recipes are compared on these, so that the eight sequences of the results choose nothing.
 CHOOSING = ("breakdance", "dog", "kite-surf", "motocross-jump", "scooter-black")
+SHOWN = ("walks", "cycles")  # whose worst sequences docs/learning.md shows
 _POINTS = 60  # of a curve
 _TELL_SECONDS = 60
 
@@ -227,6 +229,10 @@ def judge(run: Run, weights: Path, data: Path, work: Path) -> Report:
     folder = work / "predictions" / run.name
     report = evaluate(benchmark, load_method(str(weights)), propagate_config("fast"), folder)
     shutil.copyfile(folder / REPORT, RESULTS / f"learned_{run.name}.json")
+    if run.name in SHOWN:
+        write_pictures(report, folder, clips=benchmark.clips)
+        images = RESULTS.parents[1] / "docs" / "images"
+        shutil.copyfile(folder / "worst.png", images / f"learned_{run.name}_worst.png")
     return report
 
 
