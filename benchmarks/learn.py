@@ -89,6 +89,7 @@ _LEVERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
         "temperature": ("temperature 0.04", ("walks.temperature=0.04",)),
         "rate": ("twice the rate", ("optimizer.rate=1e-3",)),
         "near": ("views that differ little", ("views.rotation_degrees=8", "views.scale=0.9,1.1")),
+        "far": ("views that differ more", ("views.rotation_degrees=60", "views.scale=0.5,1.5")),
         "gaps": ("longer gaps, 0.3 to 1.3 s", ("clips.gap_seconds=0.3,1.3",)),
         "small_views": ("views of 64 px, 24 clips", ("view_px=64", "clips.crop_px=84", "batch=24")),
         "strangers": ("cells of two other clips besides", ("walks.strangers=2",)),
