@@ -219,7 +219,8 @@ def learn(run: Run, data: Path, work: Path) -> Path:
             "alarms": sorted({alarm.partition(":")[0] for line in journal for alarm in line.get("alarms", ())}),
             "curve": curve(journal),
         },
-        seconds=journal[-1].get("seconds", 0.0),
+        # From start to end, pauses and other work of the machine included: steps are what is compared.
+        seconds=(folder / "weights.safetensors").stat().st_mtime - (folder / "train.json").stat().st_mtime,
     )
     return weights
 
