@@ -1,0 +1,89 @@
+"""The runs of benchmarks/learn.py, and what docs/learning.md makes of their results."""
+
+
+import pytest
+from reports import davis_report
+
+import tables as script
+from curves import draw_curves
+from learn import RUNS, curve
+from timecycle.config import preset_names
+
+EIGHT = tuple(0.3 + 0.05 * place for place in range(8))
+
+
+def result(name, encoder, shift=0.0):
+    return script.Result(name, davis_report(encoder, tuple(value + shift for value in EIGHT)))
+
+
+def rows(text):
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+
+
+def test_runs_can_be_told_apart_and_their_settings_are_sound():
+    assert len({run.name for run in RUNS}) == len({run.words for run in RUNS}) == len(RUNS)
+    for run in RUNS:
+        assert run.config().steps == run.steps
+        assert run.preset in preset_names("train")
+        assert run.start is None or run.start in {other.name for other in RUNS}
+
+
+def test_learned_runs_stand_among_the_controls_best_first():
+    controls = [
+        result(f"davis2016_eight_240p_{name}", name, 0.01 * place) for place, name in enumerate(script._CONTROLS)
+    ]
+    learned = result("learned_walks", "walks.safetensors", 0.2)
+    table = rows(script.make_table("learned", script.Results([*controls, learned], {})))
+    assert table[0] == ["method", "steps", "J&F", "J", "F"]
+    assert table[2][:2] == ["walks, 30 minutes", "1,300"]
+    assert {row[1] for row in table[3:]} == {"-"}
+
+
+def test_ablations_stand_beside_the_paper_s_figures_in_the_order_of_the_runs():
+    found = [result(f"learned_{name}", f"{name}.safetensors") for name in ("ablation_no_skip", "ablation_base")]
+    table = rows(script.make_table("learned_ablations", script.Results(found, {})))
+    assert table[0][-1] == "the paper's J, F"
+    assert [row[0] for row in table[2:]] == ["cycles, 15 minutes", "without skip cycles"]
+    assert [row[-1] for row in table[2:]] == ["41.9, 39.4", "39.5, 37.9"]
+
+
+def test_without_runs_a_table_is_empty():
+    assert script.make_table("learned_levers", script.Results([], {})) == ""
+    assert script.make_table("training_step", script.Results([], {})) == ""
+
+
+def test_a_curve_has_few_points_and_each_is_a_mean():
+    journal = [{"step": step, "total": float(step), "alarms": []} for step in range(1, 601)]
+    journal[299]["held_out_warp_accuracy"] = 0.5
+    points = curve(journal)
+    assert len(points) == 60
+    assert points[0] == {"step": 10, "total": 5.5}
+    assert points[29] == {"step": 300, "total": 295.5, "held_out_warp_accuracy": 0.5}
+
+
+@pytest.fixture
+def records():
+    line = dict.fromkeys(("still", "walk", "pose_gain", "held_out_warp_accuracy", "held_out_cycle_accuracy"), 0.5)
+    points = [{"step": step, **line} for step in (10, 20, 30)]
+    return {name: {"settings": {"steps": 30}, "measured": {"curve": points}} for name in ("walks", "cycles")}
+
+
+def test_curves_are_drawn(records):
+    picture = draw_curves(records)
+    assert picture.shape[1] == 1080
+    assert len({tuple(colour) for colour in picture.reshape(-1, 3)[::7]}) > 4
+
+
+def test_the_cost_of_a_step_is_a_table_with_its_origin():
+    record = {
+        "commit": "0123456789",
+        "machine": {"processor": "a processor", "threads": 2},
+        "measured": {
+            "seconds": {"walks_resnet18_128px_batch8": {"step": 1.2, "bare": 1.0, "ratio": 1.2}},
+            "pace": {"walks": {"steps_in_half_an_hour": 1340, "waiting_for_clips": 0.004}},
+        },
+    }
+    text = script.make_table("training_step", script.Results([], {"training_step": record}))
+    assert rows(text)[2] == ["walks resnet18 128px batch8", "1.2", "1.2", "1"]
+    assert "1,340 steps of walks (0.4% waiting for clips)" in text
+    assert "Commit 0123456; a processor, 2 threads." in text
