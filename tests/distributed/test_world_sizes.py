@@ -35,17 +35,18 @@ done = trainer.train(Path(videos), Path(folder), config, resume=begun, watch=tra
 """
 
 
-def run(world: int, program, *words) -> None:
+def run(world: int, *words) -> str:
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"] if world > 1 else []
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     done = subprocess.run(
-        [sys.executable, *launcher, str(program), *map(str, words)],
+        [sys.executable, *launcher, *map(str, words)],
         env=environment,
         capture_output=True,
         text=True,
         timeout=240,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
 
 
 @pytest.mark.slow  # starts five processes, each of which imports torch and trains
@@ -60,3 +61,11 @@ def test_two_processes_then_one_then_two_see_every_sample_once(videos, tiny, tmp
     seen = [tuple(map(int, line.split())) for line in log.read_text().splitlines()]
     count = 1 + max(position for _, position in seen)
     assert sorted(epoch * count + position for epoch, position in seen) == list(range(6 * 2))
+
+
+@pytest.mark.slow  # starts two processes
+def test_the_command_runs_in_several_processes_and_speaks_once(videos, tiny, tmp_path):
+    words = ("train", videos, "-o", tmp_path / "run", "--steps", 2, "--set", *tiny)
+    said = run(2, "-m", "timecycle", *words)
+    assert said.count("weights:") == 1
+    assert "to go on" not in said

@@ -1,6 +1,5 @@
 """The runs of benchmarks/learn.py, and what docs/learning.md makes of their results."""
 
-
 import pytest
 from reports import davis_report
 

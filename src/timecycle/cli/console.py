@@ -33,7 +33,7 @@ def progress(title: str) -> Iterator[Bar]:
 
 
 @contextmanager
-def board() -> Iterator[Callable[[str], Bar]]:
+def board(*, shown: bool = True) -> Iterator[Callable[[str], Bar]]:
     """Bars for the steps of longer work: each title gets one of its own."""
     columns = (
         TextColumn("{task.description}"),
@@ -45,7 +45,7 @@ def board() -> Iterator[Callable[[str], Bar]]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=err) as bars:
+    with Progress(*columns, console=err, disable=not shown) as bars:
 
         def bar(title: str) -> Bar:
             task = bars.add_task(title, total=None, note="")

@@ -17,6 +17,7 @@ from timecycle.files import make_folder
 from timecycle.model.weights import load_weights
 from timecycle.training import trainer
 from timecycle.training.corpus import examine_videos
+from timecycle.training.distributed import crew_here
 from timecycle.training.pace import steps_in
 from timecycle.training.settings import TrainConfig
 
@@ -51,7 +52,8 @@ class Train:
 
     def __call__(self) -> None:
         start = load_weights(self.start) if self.start else None
-        with board() as bar:
+        crew = crew_here()
+        with board(shown=crew.leads) as bar:
             examined = bar("examining")
             config = self._config(examined)
             if start is not None:
@@ -66,7 +68,8 @@ class Train:
                 watch=trainer.Watch(step=_shown_on(bar("learning")), video=examined, worry=err.print),
                 processes=os.cpu_count() or 1,
             )
-        self._print(done)
+        if crew.leads:
+            self._print(done)
 
     def _config(self, examined: Bar) -> TrainConfig:
         if self.resume:
@@ -108,7 +111,7 @@ class Train:
 
 def _refuse_several_processes() -> None:
     """Each would time its own steps, and they would not end together."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if crew_here().world > 1:
         raise SettingsError("--minutes was given to several processes", remedy="give the number of steps with --steps")
 
 

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 _PATIENCE = timedelta(seconds=120)  # for a process that died: the scheduler starts the run again
+_LONG = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -27,16 +28,21 @@ class Crew:
         return self.rank == 0
 
 
+def crew_here() -> Crew:
+    """The crew this process belongs to: alone, unless torchrun started it."""
+    return Crew(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
+
+
 @contextmanager
 def joined() -> Iterator[Crew]:
-    """The crew this process belongs to: alone, unless torchrun started it."""
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    if world == 1:
-        yield Crew()
+    """Let the processes of a crew hear each other."""
+    crew = crew_here()
+    if crew.world == 1:
+        yield crew
         return
     dist.init_process_group("gloo", timeout=_PATIENCE)
     try:
-        yield Crew(dist.get_rank(), world)
+        yield crew
     finally:
         dist.destroy_process_group()
 
@@ -49,8 +55,9 @@ def shared(model: nn.Module, crew: Crew, *, some_rest: bool) -> nn.Module:
 
 
 def wait_for_all(crew: Crew) -> None:
+    """Wait until the slowest is here, however long it examines videos."""
     if crew.world > 1:
-        dist.barrier()
+        dist.monitored_barrier(timeout=_LONG)
 
 
 def any_of(flag: bool, crew: Crew) -> bool:
