@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from evaluate import EIGHT
 from record import RESULTS, write_record
-from timecycle.config import propagate_config, train_config
+from timecycle.config import build, propagate_config, train_config
 from timecycle.evaluation.davis import find_davis
 from timecycle.evaluation.evaluate import evaluate
 from timecycle.evaluation.methods import load_method
@@ -194,7 +194,7 @@ def learn(run: Run, data: Path, work: Path) -> Path:
             watch=Watch(step=_teller(run.name)),
         )
     trained = json.loads((folder / "train.json").read_text(encoding="utf-8"))
-    if trained["config"] != json.loads(json.dumps(dataclasses.asdict(config))):
+    if build(TrainConfig, trained["config"]) != config:  # settings that came later have their defaults
         raise SystemExit(f"error: {folder} was trained with other settings\n  try: move it away")
     weights = make_folder(work / "weights") / f"{run.name}.safetensors"
     for suffix in (".safetensors", ".json"):
@@ -240,10 +240,10 @@ def judge(run: Run, weights: Path, data: Path, work: Path) -> Report:
 
 def curve(journal: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
     """A few dozen points: means over the steps since the point before, and the newest figures of held-out clips."""
-    width = max(len(journal) // _POINTS, 1)
+    width = -(-len(journal) // _POINTS)
     points = []
-    for end in range(width, len(journal) + 1, width):
-        part = journal[end - width : end]
+    for begin in range(0, len(journal), width):
+        part = journal[begin : begin + width]
         numbers = {name for line in part for name, value in line.items() if isinstance(value, float)}
         means = {
             name: round(statistics.fmean(line[name] for line in part if name in line), 4) for name in sorted(numbers)
