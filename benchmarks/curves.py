@@ -12,15 +12,18 @@ _MINUTES = 30  # the whole width: what both were given
 # Of each panel: its title, and of which objective which figures are drawn under which name.
 _PANELS: Sequence[tuple[str, Sequence[tuple[str, str, str]]]] = (
     (
-        "walks: cross-entropy (log 256 = 5.5: lost)",
+        "walks: cross-entropy (5.5: lost)",
         (("walks", "still", "two views of a frame"), ("walks", "walk", "out and back, lengths 1 to 3")),
     ),
     (
-        "cycles: still = cross-entropy; pose gain: 0 = guessing the centre",
-        (("cycles", "still", "still"), ("cycles", "pose_gain", "pose gain")),
+        "cycles: cross-entropy and pose gain",
+        (
+            ("cycles", "still", "a patch in its own frame"),
+            ("cycles", "pose_gain", "pose gain (0: guessing the centre)"),
+        ),
     ),
     (
-        "held-out clips: share of cells found within a cell",
+        "held-out clips: cells found",
         (
             ("walks", "held_out_warp_accuracy", "walks, known warp"),
             ("walks", "held_out_cycle_accuracy", "walks, there and back"),
