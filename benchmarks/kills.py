@@ -32,11 +32,13 @@ from timecycle.training.journal import read_journal
 from timecycle.training.state import State
 from timecycle.training.trainer import train
 
-SETTINGS = (
-    *("steps=45", "checkpoint_every=3", "validate_every=10", "batch=2", "view_px=64", "patches.patch_px=24"),
+# Of a run that takes seconds, for the tests too.
+TINY = (
+    *("batch=2", "view_px=64", "patches.patch_px=24"),
     *("held_out=0.3", "held_out_clips=2", "optimizer.warm_up_steps=2"),
     *("clips.frames=3", "clips.short_side_px=72", "clips.crop_px=72", "clips.min_motion=0"),
 )
+SETTINGS = (*TINY, "steps=45", "checkpoint_every=3", "validate_every=10")
 
 _PATIENCE_SECONDS = 600  # with one process
 
@@ -191,7 +193,7 @@ def compare(stage: Stage, kills: Sequence[Kill]) -> Found:
         "kills": sum(life.code == -signal.SIGKILL for life in lives),
         "kills_inside_a_save": sum(row.in_save for row in rows),
         "weights_sha256": {folder.name: sha256([folder / "weights.safetensors"]) for folder in (whole, killed)},
-        "journal_lines": len(_lines(killed)),
+        "journal_lines": len(timeless(killed)),
         "files_compared": sorted(_files(whole)),
         "differences": len(differences),
         "left_over": stray,
@@ -219,7 +221,7 @@ def newest_sound(folder: Path) -> int:
 def _differences(whole: Path, killed: Path) -> list[str]:
     wanted, there = _files(whole), _files(killed)
     problems = [f"{name} is missing or has other bytes" for name in wanted if there.get(name) != wanted[name]]
-    for lines in itertools.zip_longest(_lines(whole), _lines(killed)):
+    for lines in itertools.zip_longest(timeless(whole), timeless(killed)):
         if lines[0] != lines[1]:
             return [*problems, f"the journals differ: {lines[0]} and {lines[1]}"]
     return problems
@@ -250,7 +252,7 @@ def _names(folder: Path) -> list[str]:
     return [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
 
 
-def _lines(folder: Path) -> list[dict[str, Any]]:
+def timeless(folder: Path) -> list[dict[str, Any]]:
     """The journal without what depends on the clock."""
     return [{key: value for key, value in line.items() if key != "data_share"} for line in read_journal(folder)]
 

@@ -33,13 +33,13 @@ from timecycle.model.weights import hash_state, load_weights
 from timecycle.training.journal import read_journal
 from timecycle.training.settings import TrainConfig
 from timecycle.training.trainer import Progress, Watch, train
+from training_step import PRESETS
 
 # Recipes are compared on these, so that the eight sequences of the results choose nothing.
 CHOOSING = ("breakdance", "dog", "kite-surf", "motocross-jump", "scooter-black")
-SHOWN = ("walks", "cycles")  # whose worst sequences docs/learning.md shows
+SHOWN = ("walks", "cycles")  # whose curves and worst sequences docs/learning.md shows
 _POINTS = 60  # of a curve
 _TELL_SECONDS = 60
-
 
 Group = Literal["learned", "lever", "ablation"]
 
@@ -67,7 +67,6 @@ class Run:
 _HALF_AN_HOUR = {"walks": 1300, "cycles": 2300}
 _QUARTER = {4: 1150, 3: 1450, 2: 2000}  # of cycles, by frames of a clip
 _LEVER = {"walks": 120, "cycles": 200}
-_PRESETS = {"walks": "small", "cycles": "small-cycles"}
 
 _COLOURS = tuple(
     f"views.{name}={value}"
@@ -117,7 +116,7 @@ _LEVERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
 
 def _runs() -> Iterator[Run]:
     for objective, steps in _HALF_AN_HOUR.items():
-        yield Run(name=objective, words=f"{objective}, 30 minutes", preset=_PRESETS[objective], steps=steps)
+        yield Run(name=objective, words=f"{objective}, 30 minutes", preset=PRESETS[objective], steps=steps)
     cycles = partial(Run, preset="small-cycles", group="ablation")
     yield cycles(name="ablation_base", words="cycles, 15 minutes", steps=_QUARTER[4], paper="41.9, 39.4")
     yield cycles(
@@ -151,7 +150,7 @@ def _runs() -> Iterator[Run]:
             yield Run(
                 name=f"lever_{objective}_{name}",
                 words=f"{objective}: {words}",
-                preset=_PRESETS[objective],
+                preset=PRESETS[objective],
                 steps=_LEVER[objective],
                 settings=(*short, *settings),
                 sequences=CHOOSING,
@@ -185,7 +184,7 @@ def learn(run: Run, data: Path, work: Path) -> Path:
         config = dataclasses.replace(config, encoder=start.config)
     begun = (folder / "train.json").exists()
     if not (folder / "weights.safetensors").exists():
-        train(
+        done = train(
             data / "raw_video" / run.videos,
             folder,
             config,
@@ -193,6 +192,8 @@ def learn(run: Run, data: Path, work: Path) -> Path:
             resume=begun,
             watch=Watch(step=_teller(run.name)),
         )
+        if done.weights is None:
+            raise SystemExit(f"{run.name} was stopped after {done.steps} steps; the same command goes on")
     trained = json.loads((folder / "train.json").read_text(encoding="utf-8"))
     if build(TrainConfig, trained["config"]) != config:  # settings that came later have their defaults
         raise SystemExit(f"error: {folder} was trained with other settings\n  try: move it away")

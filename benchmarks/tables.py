@@ -20,7 +20,7 @@ from typing import Any
 from PIL import Image
 
 from curves import draw_curves
-from learn import RUNS, Group, Run
+from learn import RUNS, SHOWN, Group, Run
 from record import RESULTS
 from timecycle.errors import SettingsError, TimecycleError
 from timecycle.evaluation.figure import save_small
@@ -349,7 +349,7 @@ def _pictures(results: Results) -> dict[str, tuple[Callable[[], Any], str]]:
         seen = hashlib.sha256(repr(reports).encode()).hexdigest()
         pictures[f"{IMAGES}/davis2016_480p_bars.png"] = partial(draw_bars, reports), seen
         pictures[f"{IMAGES}/davis2016_480p_over_time.png"] = partial(draw_over_time, reports), seen
-    shown = {name: f"training_{name}" for name in ("walks", "cycles")}
+    shown = {name: f"training_{name}" for name in SHOWN}
     if set(shown.values()) <= set(results.records):
         records = {name: results.records[record] for name, record in shown.items()}
         seen = hashlib.sha256(json.dumps(records).encode()).hexdigest()

@@ -2,24 +2,12 @@
 
 import pytest
 
+import kills
 from clips import write_clip
 from timecycle.config import train_config
 from timecycle.synthetic import WorldConfig, make_world
 
-TINY = (
-    "batch=2",
-    "view_px=64",
-    "held_out=0.3",
-    "held_out_clips=2",
-    "clips.frames=3",
-    "clips.short_side_px=72",
-    "clips.crop_px=72",
-    "clips.min_motion=0",
-    "patches.patch_px=24",
-    "validate_every=4",
-    "checkpoint_every=2",
-    "optimizer.warm_up_steps=2",
-)
+TINY = (*kills.TINY, "validate_every=4", "checkpoint_every=2")
 
 
 @pytest.fixture(scope="session")

@@ -94,7 +94,8 @@ def _steps(
     generator: torch.Generator | None,
 ) -> Steps:
     walkers = start.flatten(2).transpose(1, 2)
-    ends = [end.roll(other, dims=0) for other in range(min(config.strangers, len(end) - 1) + 1)]  # its own clip first
+    others = range(1, min(config.strangers, len(end) - 1) + 1)
+    ends = [end, *(end.roll(other, dims=0) for other in others)]  # its own clip first
     score = at_least_fp32(torch.cat([torch.bmm(walkers, one.flatten(2)) for one in ends], dim=2)) / config.temperature
     if config.dropout and generator is not None:
         closed = torch.rand(score.shape, generator=generator, device=score.device) < config.dropout

@@ -11,6 +11,7 @@ import time
 import pytest
 import torch
 
+from kills import timeless
 from timecycle.errors import OutputError, SettingsError
 from timecycle.model.registry import load_encoder
 from timecycle.model.weights import load_weights
@@ -18,11 +19,6 @@ from timecycle.training import checkpoint, trainer
 from timecycle.training.journal import read_journal
 from timecycle.training.state import State
 from timecycle.training.trainer import Trained, train
-
-
-def lines(folder):
-    """The journal without what depends on the clock."""
-    return [{key: value for key, value in line.items() if key != "data_share"} for line in read_journal(folder)]
 
 
 def weights(folder):
@@ -102,7 +98,7 @@ def test_killed_anywhere_and_resumed_a_run_ends_with_the_same_bytes(
     train(videos, tmp_path, config, resume=True)
     undisturbed = whole(videos, config).folder
     assert weights(tmp_path) == weights(undisturbed)
-    assert lines(tmp_path) == lines(undisturbed)
+    assert timeless(tmp_path) == timeless(undisturbed)
 
 
 def test_a_damaged_checkpoint_is_passed_over(videos, config, whole, tmp_path, monkeypatch, caplog):
