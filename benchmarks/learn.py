@@ -63,10 +63,12 @@ class Run:
         return train_config(self.preset, (*self.settings, f"steps={self.steps}"))
 
 
-# Steps on two cores, as benchmarks/training_step.py times them.
+# Steps on two cores: the half hours with bf16 units, as benchmarks/training_step.py times them; the comparisons in
+# fp32, which every machine computes alike.
 _HALF_AN_HOUR = {"walks": 1300, "cycles": 2300}
-_QUARTER = {4: 1150, 3: 1450, 2: 2000}  # of cycles, by frames of a clip
+_QUARTER = {4: 600, 3: 800, 2: 1250}  # of cycles, by frames of a clip
 _LEVER = {"walks": 120, "cycles": 200}
+_COMPARED = ("precision=fp32",)
 
 _COLOURS = tuple(
     f"views.{name}={value}"
@@ -118,12 +120,14 @@ def _runs() -> Iterator[Run]:
     for objective, steps in _HALF_AN_HOUR.items():
         yield Run(name=objective, words=f"{objective}, 30 minutes", preset=PRESETS[objective], steps=steps)
     cycles = partial(Run, preset="small-cycles", group="ablation")
-    yield cycles(name="ablation_base", words="cycles, 15 minutes", steps=_QUARTER[4], paper="41.9, 39.4")
+    yield cycles(
+        name="ablation_base", words="cycles, 15 minutes", steps=_QUARTER[4], settings=_COMPARED, paper="41.9, 39.4"
+    )
     yield cycles(
         name="ablation_no_skip",
         words="without skip cycles",
         steps=_QUARTER[4],
-        settings=("cycles.skip=0",),
+        settings=(*_COMPARED, "cycles.skip=0"),
         paper="39.5, 37.9",
     )
     for frames in (2, 3):
@@ -131,20 +135,21 @@ def _runs() -> Iterator[Run]:
             name=f"ablation_lengths_{frames - 1}",
             words="cycles of length 1 only" if frames == 2 else f"cycles of lengths 1 to {frames - 1}",
             steps=_QUARTER[frames],
-            settings=(f"clips.frames={frames}",),
+            settings=(*_COMPARED, f"clips.frames={frames}"),
         )
     for folder, words in (("ucf101", "only UCF-101"), ("davis2017_train", "only DAVIS-2017 train")):
-        yield cycles(name=f"ablation_{folder}", words=words, steps=_QUARTER[4], videos=folder)
+        yield cycles(name=f"ablation_{folder}", words=words, steps=_QUARTER[4], settings=_COMPARED, videos=folder)
     yield cycles(
         name="ablation_finetuned",
-        words="the 30 minutes above, then 15 on DAVIS-2017 train",
+        words="cycles, 15 minutes, then 15 on DAVIS-2017 train",
         steps=_QUARTER[4],
+        settings=_COMPARED,
         videos="davis2017_train",
-        start="cycles",
+        start="ablation_base",
         paper="42.0, 39.1",
     )
     # Short runs that compare recipes: everything else as in the presets.
-    short = ("average=0.98", "optimizer.warm_up_steps=30", "validate_every=1000")
+    short = (*_COMPARED, "average=0.98", "optimizer.warm_up_steps=30", "validate_every=1000")
     for objective, levers in _LEVERS.items():
         for name, (words, settings) in levers.items():
             yield Run(
