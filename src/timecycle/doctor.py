@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import av
 import torch
 
+from timecycle.kernel.library import find_kernel
 from timecycle.model.inference import pick_device
 from timecycle.version import __version__
 
@@ -32,6 +33,7 @@ def examine() -> list[Finding]:
         *(Finding(name, importlib.metadata.version(name)) for name in ("numpy", "pillow", "av", "safetensors")),
         *_devices(),
         _threads(),
+        _kernel(),
         _video_encoder(),
         _evaluation(),
         Finding("weights", "resnet18 with random weights", False, "pass --encoder WEIGHTS.safetensors"),
@@ -57,6 +59,13 @@ def _threads() -> Finding:
             f"set OMP_NUM_THREADS={cores}: too many are slower",
         )
     return Finding("threads", f"{used} on {cores} usable cores")
+
+
+def _kernel() -> Finding:
+    kernel = find_kernel()
+    if kernel.functions is None:
+        return Finding("matching", f"in torch: {kernel.reason}", not kernel.remedy, kernel.remedy)
+    return Finding("matching", f"compiled kernel, {kernel.form}, where features are on the CPU")
 
 
 def _usable_cores() -> int:

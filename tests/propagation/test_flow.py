@@ -9,7 +9,7 @@ from timecycle.errors import SettingsError
 from timecycle.grid import grid_over
 from timecycle.model.encoder import FeatureMap
 from timecycle.propagation.flow import match, warp
-from timecycle.propagation.neighbours import Window
+from timecycle.propagation.window import Window
 from timecycle.synthetic import WorldConfig, make_world
 
 

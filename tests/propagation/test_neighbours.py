@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timecycle.propagation.neighbours import Reference, Window, neighbours, neighbours_of_groups, vote
+from timecycle.propagation.neighbours import Reference, neighbours, neighbours_of_groups, vote
+from timecycle.propagation.window import Window
 
 
 def brute_force(query, references, *, k, temperature, weighting):
@@ -156,7 +157,7 @@ def test_one_hot_labels_vote_for_themselves():
     cells = torch.nn.functional.normalize(torch.randn(6, 5, 16, generator=generator), dim=-1)
     labels = torch.eye(30)
     found = neighbours(cells, [Reference(cells, Window(2))], k=1, temperature=0.07, weighting="joint")
-    assert torch.equal(vote(found, labels), labels)
+    assert torch.equal(vote(found, [labels]), labels)
 
 
 def test_permuting_channels_permutes_votes():
@@ -165,4 +166,4 @@ def test_permuting_channels_permutes_votes():
     labels = torch.rand(36, 4, generator=generator)
     found = neighbours(query, [Reference(key, None)], k=5, temperature=0.5, weighting="joint")
     order = torch.tensor([2, 0, 3, 1])
-    assert torch.allclose(vote(found, labels)[:, order], vote(found, labels[:, order]))
+    assert torch.allclose(vote(found, [labels])[:, order], vote(found, [labels[:, order]]))

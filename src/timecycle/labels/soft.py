@@ -9,6 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from timecycle.grid import Axis, Grid
+from timecycle.kernel.deciding import decide
+from timecycle.kernel.library import kernel_for
 
 SoftMap = Float[Tensor, "rows columns channels"]
 
@@ -30,9 +32,13 @@ def upsample(soft: SoftMap, grid: Grid) -> Float[Tensor, "channels height width"
 def upsample_argmax(soft: SoftMap, grid: Grid) -> Int[Tensor, "height width"]:
     """The strongest channel at every pixel after bilinear interpolation; the lowest channel wins a tie.
 
-    Only channels with any weight in a strip's rows are interpolated there. The others are zero in all of it and
-    could not win (channel 0 is always kept), so hundreds of channels cost little more than a few.
+    In the kernel where there is one. In torch, only channels with any weight in a strip's rows are interpolated
+    there: the others are zero in all of it and could not win (channel 0 is always kept), so hundreds of channels
+    cost little more than a few.
     """
+    functions = kernel_for(soft)
+    if functions is not None:
+        return decide(functions, soft, grid)
     maps = soft.permute(2, 0, 1).contiguous()
     alive = (maps > 0).any(dim=2)
     alive[0] = True
@@ -46,7 +52,7 @@ def upsample_argmax(soft: SoftMap, grid: Grid) -> Int[Tensor, "height width"]:
         wide = _across(maps[channels, first:last], grid.x)
         values = torch.lerp(wide[:, low - first], wide[:, high - first], weight[:, None])
         rows.append(channels[_strongest(values)])
-    return torch.cat(rows)
+    return torch.cat(rows).int()
 
 
 def _strongest(values: Float[Tensor, "channels rows width"]) -> Int[Tensor, "rows width"]:

@@ -11,7 +11,7 @@ from timecycle.labels.soft import SoftMap
 from timecycle.labels.space import Space, settle
 from timecycle.model.encoder import FeatureMap
 from timecycle.propagation.memory import Remembered
-from timecycle.propagation.neighbours import Reference, neighbours, neighbours_of_groups, vote
+from timecycle.propagation.neighbours import Packing, Reference, neighbours, neighbours_of_groups, vote
 from timecycle.propagation.settings import PropagateConfig
 
 Votes = Float[Tensor, "queries channels"]
@@ -25,8 +25,10 @@ class Elected:
     knows: Bool[Tensor, " channels"]
 
 
-def elect(features: FeatureMap, voters: Sequence[Remembered], *, space: Space, config: PropagateConfig) -> Elected:
-    """The soft labels that the voters give the cells of a frame."""
+def elect(
+    features: FeatureMap, voters: Sequence[Remembered], *, space: Space, config: PropagateConfig, packing: Packing
+) -> Elected:
+    """The soft labels that the voters give the cells of a frame; `packing` is that of its features."""
     rows, columns, _ = features.cells.shape
     if not voters:
         nothing = features.cells.new_zeros(rows, columns, space.channels)
@@ -34,9 +36,9 @@ def elect(features: FeatureMap, voters: Sequence[Remembered], *, space: Space, c
     knows = torch.stack([frame.knows for frame in voters])
     agreed = bool((knows == knows[0]).all())
     if agreed:
-        votes = _vote_together(features, voters, config, space)
+        votes = _vote_together(features, voters, config, space, packing)
     elif config.weighting == "joint":
-        votes = _vote_by_knowledge(features, voters, config, knows)
+        votes = _vote_by_knowledge(features, voters, config, knows, packing)
     else:
         votes = _vote_per_reference_by_knowledge(features, voters, config, knows)
     if config.stretch and space.stretchable:
@@ -46,7 +48,9 @@ def elect(features: FeatureMap, voters: Sequence[Remembered], *, space: Space, c
     return Elected(votes.reshape(rows, columns, space.channels), knows.any(dim=0))
 
 
-def _vote_together(features: FeatureMap, voters: Sequence[Remembered], config: PropagateConfig, space: Space) -> Votes:
+def _vote_together(
+    features: FeatureMap, voters: Sequence[Remembered], config: PropagateConfig, space: Space, packing: Packing
+) -> Votes:
     """All voters know the same: one vote on all channels."""
     found = neighbours(
         features.cells,
@@ -54,6 +58,7 @@ def _vote_together(features: FeatureMap, voters: Sequence[Remembered], config: P
         k=config.neighbours,
         temperature=config.temperature,
         weighting=config.weighting,
+        packing=packing,
     )
     votes = vote(found, _labels(voters))
     # The 2019 program stretched the bare sums; everything else needs labels to stay a distribution.
@@ -65,6 +70,7 @@ def _vote_by_knowledge(
     voters: Sequence[Remembered],
     config: PropagateConfig,
     knows: Bool[Tensor, "voters channels"],
+    packing: Packing,
 ) -> Votes:
     """Channels known by the same frames are voted on by the nearest cells of just those frames.
 
@@ -79,12 +85,13 @@ def _vote_by_knowledge(
         groups[:, known],
         k=config.neighbours,
         temperature=config.temperature,
+        packing=packing,
     )
     labels = _labels(voters)
-    votes = labels.new_zeros(features.grid.cells, labels.shape[1])
+    votes = labels[0].new_zeros(features.grid.cells, knows.shape[1])
     for group, found in zip(known.tolist(), elected, strict=True):
         channels = (member == group).nonzero().squeeze(1)
-        votes[:, channels] = vote(found, labels[:, channels])
+        votes[:, channels] = vote(found, [label[:, channels] for label in labels])
     return votes
 
 
@@ -102,7 +109,7 @@ def _vote_per_reference_by_knowledge(
         temperature=config.temperature,
         weighting="per_reference",
     )
-    entitled = vote(found, knows.float().repeat_interleave(features.grid.cells, dim=0))
+    entitled = vote(found, [known.float().expand(features.grid.cells, -1) for known in knows])
     return torch.where(entitled > 0, vote(found, _labels(voters)) / entitled.clamp_min(1e-12), 0)
 
 
@@ -110,14 +117,17 @@ def _references(features: FeatureMap, voters: Sequence[Remembered], config: Prop
     missing = max(config.past_frames + 1 - len(voters), 0) if config.repeat_first else 0
     return [
         Reference(
-            frame.cells, config.window(features.grid, labelled=frame.labelled), copies=1 + (missing if i == 0 else 0)
+            frame.cells,
+            config.window(features.grid, labelled=frame.labelled),
+            copies=1 + (missing if i == 0 else 0),
+            packing=frame.packing,
         )
         for i, frame in enumerate(voters)
     ]
 
 
-def _labels(voters: Sequence[Remembered]) -> Float[Tensor, "cells channels"]:
-    return torch.cat([frame.soft.flatten(0, 1) for frame in voters])
+def _labels(voters: Sequence[Remembered]) -> list[Float[Tensor, "cells channels"]]:
+    return [frame.soft.flatten(0, 1) for frame in voters]
 
 
 def _stretched(votes: Float[Tensor, "queries channels"]) -> Float[Tensor, "queries channels"]:

@@ -11,9 +11,11 @@ from torch import Tensor
 from timecycle.errors import SettingsError
 from timecycle.labels.soft import upsample
 from timecycle.model.encoder import Encoder, FeatureMap
-from timecycle.propagation.neighbours import Cells, Reference, Window, neighbours
+from timecycle.propagation.neighbours import Reference, neighbours
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.state import resize
+from timecycle.propagation.tiles import Cells
+from timecycle.propagation.window import Window
 
 
 @dataclass(frozen=True, eq=False)

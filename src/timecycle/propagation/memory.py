@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from timecycle.labels.soft import SoftMap
+from timecycle.propagation.neighbours import Packing
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,6 +20,7 @@ class Remembered:
     soft: SoftMap
     knows: Bool[Tensor, " channels"]
     speaks: Bool[Tensor, " channels"] | None = None  # of a labelled frame: the channels its labels decide (on the CPU)
+    packing: Packing = field(default_factory=Packing)  # of the features
 
     @property
     def labelled(self) -> bool:

@@ -6,7 +6,8 @@ from typing import Literal
 
 from timecycle.errors import SettingsError
 from timecycle.grid import Grid
-from timecycle.propagation.neighbours import Shape, Weighting, Window
+from timecycle.propagation.neighbours import Weighting
+from timecycle.propagation.window import Shape, Window
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from timecycle.labels.space import Labels, Space, combine
 from timecycle.model.encoder import Encoder, FeatureMap
 from timecycle.propagation.election import elect
 from timecycle.propagation.memory import Memory, Remembered
+from timecycle.propagation.neighbours import Packing
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.video import Frame
 
@@ -77,7 +78,8 @@ class Propagation:
         self._check_image(index, image)
         features = self.encode(image)
         grid = features.grid.rescaled(*image.shape[:2])
-        elected = elect(features, list(self.memory), space=space, config=self.config)
+        packing = Packing()
+        elected = elect(features, list(self.memory), space=space, config=self.config, packing=packing)
         soft, knows = elected.soft, elected.knows
         speaks = None
         if labels is not None:
@@ -86,7 +88,7 @@ class Propagation:
             decides = speaks.to(soft.device)
             soft = combine(given, soft, speaks=decides, exclusive=space.exclusive)
             knows = knows | decides
-        self.memory.remember(Remembered(index, features.cells, soft, knows, speaks))
+        self.memory.remember(Remembered(index, features.cells, soft, knows, speaks, packing))
         self.steps += 1
         return Carried(soft.cpu(), knows.cpu(), grid)
 
@@ -180,4 +182,4 @@ def _padded(frame: Remembered, extra: int) -> Remembered:
     soft = torch.cat([frame.soft, frame.soft.new_zeros(*frame.soft.shape[:2], extra)], dim=-1)
     unknown = frame.knows.new_zeros(extra)
     speaks = None if frame.speaks is None else torch.cat([frame.speaks, frame.speaks.new_zeros(extra)])
-    return Remembered(frame.index, frame.cells, soft, torch.cat([frame.knows, unknown]), speaks)
+    return replace(frame, soft=soft, knows=torch.cat([frame.knows, unknown]), speaks=speaks)

@@ -1,0 +1,67 @@
+"""Compiles the kernel into the package where there is a C++ compiler. Without one the package is complete all the same:
+matching then runs in torch."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from packaging.tags import sys_tags
+
+FOLDER = "src/timecycle/kernel"
+
+_FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra", "-Wno-psabi")
+_GENERIC: dict[str, tuple[str, ...]] = {"generic": ()}
+_X86 = {"avx2": ("-mavx2", "-mfma"), "avx512": ("-mavx2", "-mfma", "-mavx512f")}
+
+
+class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Called by hatchling before it packs the wheel, or lays the links of an editable install."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if self.target_name != "wheel":
+            return
+        folder = Path(self.root) / FOLDER
+        try:
+            compile_kernel(folder)
+        except CannotCompileError as error:
+            for old in folder.glob("*.so"):  # one made of another source is worse than none
+                old.unlink()
+            self.app.display_warning(f"without the compiled kernel: {error}")
+            return
+        build_data["artifacts"].append(f"{FOLDER}/*.so")
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-{next(sys_tags()).platform}"
+
+
+class CannotCompileError(Exception):
+    """There is no compiler, or it refused."""
+
+
+def compile_kernel(folder: Path) -> None:
+    """kernel_FORM.so beside kernel.cpp, for every instruction set of this kind of machine."""
+    if sys.platform == "win32":
+        raise CannotCompileError("it is not built on Windows")
+    compiler = os.environ.get("CXX") or next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+    if compiler is None:
+        raise CannotCompileError("no C++ compiler was found")
+    forms = _GENERIC | (_X86 if platform.machine() in ("x86_64", "AMD64") else {})
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        for name, flags in forms.items():
+            _run(compiler, *_FLAGS, *flags, str(folder / "kernel.cpp"), "-o", f"{scratch}/kernel_{name}.so")
+        for made in Path(scratch).iterdir():  # all or none, and never half a file for a process that looks for one
+            made.replace(folder / made.name)
+
+
+def _run(*words: str) -> None:
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise CannotCompileError(f"{words[0]} cannot be run: {error}") from error
+    if done.returncode:
+        raise CannotCompileError(f"{' '.join(words)} failed:\n{done.stderr.strip()}")

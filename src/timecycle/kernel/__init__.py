@@ -1,0 +1,1 @@
+"""Compiled forms of what propagation spends its time on besides encoding; torch does the same without them."""

@@ -1,0 +1,44 @@
+"""Interpolation and decision in one, through the kernel."""
+
+import ctypes
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from timecycle.grid import Grid, Taps
+from timecycle.kernel.library import address, threads
+
+
+def decide(
+    functions: ctypes.CDLL, soft: Float[Tensor, "rows columns channels"], grid: Grid
+) -> Int[Tensor, "height width"]:
+    """The strongest channel at every pixel after bilinear interpolation; the lowest channel wins a tie."""
+    _, columns, channels = soft.shape
+    soft = soft.contiguous()
+    winner = torch.empty(grid.y.pixels, grid.x.pixels, dtype=torch.int32)
+    functions.decide(
+        ctypes.c_void_p(address(soft)),
+        ctypes.c_int32(columns),
+        ctypes.c_int32(channels),
+        ctypes.byref(_taps(grid.y.taps())),
+        ctypes.byref(_taps(grid.x.taps())),
+        ctypes.c_int32(threads()),
+        ctypes.c_void_p(address(winner)),
+    )
+    return winner
+
+
+class _Taps(ctypes.Structure):
+    """`Taps` of kernel.cpp."""
+
+    _fields_ = (
+        ("low", ctypes.c_void_p),
+        ("high", ctypes.c_void_p),
+        ("weight", ctypes.c_void_p),
+        ("pixels", ctypes.c_int32),
+    )
+
+
+def _taps(taps: Taps) -> _Taps:
+    return _Taps(address(taps.low), address(taps.high), address(taps.weight), len(taps.weight))
