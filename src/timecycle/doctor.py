@@ -2,13 +2,13 @@
 
 import importlib.metadata
 import importlib.util
-import os
 import platform
 from dataclasses import dataclass
 
 import av
 import torch
 
+from timecycle.cores import multiplies_bf16, usable_cores
 from timecycle.kernel.library import find_kernel
 from timecycle.model.inference import pick_device
 from timecycle.version import __version__
@@ -33,6 +33,7 @@ def examine() -> list[Finding]:
         *(Finding(name, importlib.metadata.version(name)) for name in ("numpy", "pillow", "av", "safetensors")),
         *_devices(),
         _threads(),
+        _bf16(),
         _kernel(),
         _video_encoder(),
         _evaluation(),
@@ -50,7 +51,7 @@ def _devices() -> list[Finding]:
 
 
 def _threads() -> Finding:
-    used, cores = torch.get_num_threads(), _usable_cores()
+    used, cores = torch.get_num_threads(), usable_cores()
     if used > cores:
         return Finding(
             "threads",
@@ -68,10 +69,10 @@ def _kernel() -> Finding:
     return Finding("matching", f"compiled kernel, {kernel.form}, where features are on the CPU")
 
 
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def _bf16() -> Finding:
+    if multiplies_bf16():
+        return Finding("bf16", "this processor multiplies it: --precision auto is faster")
+    return Finding("bf16", "slower than fp32 on this processor")
 
 
 def _video_encoder() -> Finding:

@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from timecycle.behind import Behind
 from timecycle.errors import OutputError
 from timecycle.files import atomic_write, lock, make_folder, write_text, writing
 from timecycle.labels import Keypoints, Labels
@@ -33,6 +35,7 @@ from timecycle.video import Video, VideoWriter
 _COLUMNS = "index,pts,time_seconds,source,confidence,state\n"
 _CONTACT_FRAMES = 12
 _WORK = ".work"
+_WAITING_FRAMES = 4  # labelled but not yet written: enough to smooth over a slow one
 
 Progress = Callable[[int, int], None]  # steps done, steps in all
 
@@ -196,17 +199,30 @@ def _write_frames(task: Task, folder: Path, progress: Progress | None) -> None:
     with (
         _frames_csv(folder / "frames.csv") as table,
         VideoWriter(folder / "overlay.mp4", video.size, video.time_base) as movie,
+        Behind(_WAITING_FRAMES) as behind,
     ):
         show = _Show(movie, len(video))
-        stream = chain(
-            _read_again(task, labels_folder, done, steps),
-            propagate(video, task.labels, encoder=task.encoder, config=task.config, work=work, on_step=steps.step),
-        )
-        for labelled in stream:
+
+        def write(labelled: LabelledFrame) -> None:
             if labelled.index >= done:
                 labelled.labels.write(_label_path(labels_folder, labelled.index, task.kind))
             table(_row(labelled))
             show.add(labelled)
+
+        stream = chain(
+            _read_again(task, labels_folder, done, steps),
+            propagate(
+                video,
+                task.labels,
+                encoder=task.encoder,
+                config=task.config,
+                work=work,
+                on_step=steps.step,
+                before_snapshot=behind.catch_up,
+            ),
+        )
+        for labelled in stream:
+            behind(partial(write, labelled))
     save_picture(folder / "contact.png", contact_sheet(show.sheet))
     if task.kind is Keypoints:
         _collect_keypoints(labels_folder, folder / "keypoints.csv", len(video))

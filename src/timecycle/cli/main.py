@@ -1,9 +1,11 @@
 """The verbs, and what becomes of errors."""
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 
+import torch
 import tyro
 
 from timecycle.cli.console import err, out
@@ -13,6 +15,7 @@ from timecycle.cli.evaluate import Evaluate
 from timecycle.cli.flow import Flow
 from timecycle.cli.propagate import Propagate
 from timecycle.cli.train import Train
+from timecycle.cores import usable_cores
 from timecycle.errors import TimecycleError
 from timecycle.version import __version__
 
@@ -39,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         args=words,
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
     )
+    _bound_threads()
     try:
         command()
     except TimecycleError as error:
@@ -53,3 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         err.print(f"interrupted{goes_on}")
         return 130
     return 0
+
+
+def _bound_threads() -> None:
+    """No more threads than cores that may be used, unless someone has said how many: torch does not see what a
+    container is allowed."""
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(min(torch.get_num_threads(), usable_cores()))

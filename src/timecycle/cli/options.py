@@ -8,7 +8,7 @@ from tyro.conf import arg
 
 from timecycle.config import preset_names
 from timecycle.model import inference
-from timecycle.model.registry import encoder_names
+from timecycle.model.registry import PrecisionChoice, encoder_names
 from timecycle.propagation.settings import PropagateConfig
 
 _PRESETS = ", ".join(preset_names("propagate"))
@@ -19,4 +19,7 @@ Encoder = Annotated[str, arg(help=f"a .safetensors file, or {', '.join(encoder_n
 Preset = Annotated[str, arg(help=f"settings: {_PRESETS}")]
 Settings = Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help=f"change settings of the preset: {_SETTINGS}")]
 Device = Annotated[inference.Device, arg(help="where to compute")]
-Precision = Annotated[inference.Precision, arg(help="bf16 is faster where the processor has it, and less exact")]
+Precision = Annotated[
+    PrecisionChoice,
+    arg(help="fp32: the same labels everywhere; auto: bf16 where the processor has it and descriptors agree"),
+]

@@ -10,8 +10,8 @@ from jaxtyping import Float32, UInt8
 from timecycle.evaluation.dis import DisFlow
 from timecycle.labels import Labels
 from timecycle.model.encoder import Encoder
-from timecycle.model.inference import Device, Precision
-from timecycle.model.registry import encoder_names, load_encoder
+from timecycle.model.inference import Device
+from timecycle.model.registry import PrecisionChoice, encoder_names, load_encoder
 from timecycle.propagation.flow import correspond
 from timecycle.propagation.propagate import propagate
 from timecycle.propagation.settings import PropagateConfig
@@ -115,7 +115,7 @@ class ChainedFlow:
         return self._flow.between(a, b, config)
 
 
-def load_method(name: str, *, device: Device = "auto", precision: Precision = "fp32") -> Method:
+def load_method(name: str, *, device: Device = "auto", precision: PrecisionChoice = "fp32") -> Method:
     """A method by name: `identity`, `dis-flow`, or any encoder by name or path."""
     if name == Identity.name:
         return Identity()

@@ -20,7 +20,11 @@ class FeatureMap:
 
 @runtime_checkable
 class Encoder(Protocol):
-    """Anything that turns an image into a feature map can carry labels."""
+    """Anything that turns an image into a feature map can carry labels.
+
+    One that computes on the CPU, and whose `encode` several threads may call at once, may say `shareable = True`:
+    frames are then encoded several at a time.
+    """
 
     @property
     def name(self) -> str: ...

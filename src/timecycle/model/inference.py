@@ -34,6 +34,7 @@ class ResNetEncoder:
         self.name = name
         self.sha256 = sha256
         self.device = pick_device(device)
+        self.shareable = self.device.type == "cpu"
         self.form = f"{model.config}, {precision} on {self.device.type}, torch {torch.__version__}"
         self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         self._model = fold(model).to(self.device, self.dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]

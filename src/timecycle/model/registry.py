@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
 from timecycle.errors import WeightsError
 from timecycle.files import sha256
@@ -15,13 +15,16 @@ from timecycle.model.foreign import efficientnet, vgg
 from timecycle.model.foreign.network import Geometry, NetworkEncoder, Scaling
 from timecycle.model.foreign.rgb import RgbEncoder
 from timecycle.model.foreign.sift import SiftEncoder
-from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, Device, Precision, ResNetEncoder
+from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, Device, Precision, ResNetEncoder, pick_device
+from timecycle.model.precision import choose_precision
 from timecycle.model.resnet import Architecture, ResNetConfig, random_resnet
 from timecycle.model.weights import hash_state, load_weights
 
 log = logging.getLogger("timecycle")
 
 DEFAULT_ENCODER = "resnet18"
+
+PrecisionChoice = Literal["auto", "fp32", "bf16"]
 
 _LARGEST_SEED = 2**64 - 1  # that torch takes
 
@@ -41,9 +44,16 @@ class _Run:
 
 
 def load_encoder(
-    name_or_path: str = DEFAULT_ENCODER, *, device: Device = "auto", precision: Precision = "fp32"
+    name_or_path: str = DEFAULT_ENCODER, *, device: Device = "auto", precision: PrecisionChoice = "fp32"
 ) -> Encoder:
-    """An encoder by name (see `encoder_names`) or from a safetensors file."""
+    """An encoder by name (see `encoder_names`) or from a safetensors file.
+
+    fp32 gives the same labels on every machine. `auto` is bf16 where a CPU multiplies it and descriptors agree.
+    """
+    if precision == "auto":
+        if pick_device(device).type != "cpu":
+            return load_encoder(name_or_path, device=device)
+        return choose_precision(lambda exactly: load_encoder(name_or_path, device="cpu", precision=exactly))
     run = _Run(device, precision)
     if name_or_path in get_args(Architecture):
         log.warning(

@@ -22,11 +22,12 @@ from torch import Tensor
 from timecycle.errors import LabelError
 from timecycle.grid import Grid
 from timecycle.labels.space import Labels, Space, fill_unknown, settle
-from timecycle.model.encoder import Encoder
+from timecycle.model.encoder import Encoder, FeatureMap
+from timecycle.propagation.ahead import EncodedFrame, encode_ahead, workers_for
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.state import Carried, Propagation, check_size
 from timecycle.propagation.workfolder import Backward, WorkFolder
-from timecycle.video import Video
+from timecycle.video import Frame, Video
 
 _SNAPSHOT_FRAMES = 50  # work lost to an interruption, against about 10 MB written
 
@@ -56,12 +57,14 @@ def propagate(
     config: PropagateConfig | None = None,
     work: WorkFolder | None = None,
     on_step: Callable[[], None] | None = None,
+    before_snapshot: Callable[[], None] | None = None,
 ) -> Iterator[LabelledFrame]:
     """Every frame of the video with its labels, in order, as soon as they are known.
 
     `labels` maps frame numbers to labels of one kind. A `work` folder lets an interrupted run go on: the stream
     then starts after the last frame of its snapshot, and gives what the uninterrupted stream would have given.
-    `on_step` is called after every frame of either pass, `count_steps` times in all.
+    `on_step` is called after every frame of either pass, `count_steps` times in all; `before_snapshot` before it is
+    recorded that the frames given so far are done with.
     """
     check_labels(video, labels)
     with ExitStack() as stack:
@@ -77,6 +80,7 @@ def propagate(
             work=work,
             keeps_snapshots=keeps_snapshots,
             on_step=on_step or (lambda: None),
+            before_snapshot=before_snapshot or (lambda: None),
         )
         yield from run.stream()
 
@@ -141,18 +145,19 @@ class _Run:
     work: WorkFolder
     keeps_snapshots: bool
     on_step: Callable[[], None]
+    before_snapshot: Callable[[], None]
 
     def stream(self) -> Iterator[LabelledFrame]:
         last = _last_drawn(self.labels, self.config)
         if last > 0:
             self._go_back(last)
         state = self._state("forward")
-        for frame in self.video.frames(self.work.next_index("forward") or 0):
+        for frame, features in self._frames(state):
             given = self.labels.get(frame.index)
-            if frame.index < self._first:
+            if features is None:
                 carried = self._blank()
             else:
-                carried = state.advance(frame.index, frame.image, given)
+                carried = state.advance(frame.index, frame.image, given, features=features)
             if frame.index < last:
                 carried = self._blend(frame.index, carried)
             yield LabelledFrame(
@@ -164,8 +169,9 @@ class _Run:
                 source_of(frame.index, self.labels, self.config),
                 carried,
             )
-            # The caller is back, so it is done with this frame: a snapshot may say so.
+            # The caller is back, so it has taken this frame; once it is done with it a snapshot may say so.
             if self.keeps_snapshots and (frame.index + 1) % _SNAPSHOT_FRAMES == 0:
+                self.before_snapshot()
                 self.work.save_snapshot("forward", frame.index + 1, state.snapshot())
             self.work.drop_backward(frame.index - _SNAPSHOT_FRAMES)
             self.on_step()
@@ -176,12 +182,25 @@ class _Run:
         if start == -1:
             return
         state = self._state("backward")
-        for frame in self.video.backwards(last if start is None else start):
-            carried = state.advance(frame.index, frame.image, self.labels.get(frame.index))
+        for encoded in self._encoded(state, self.video.backwards(last if start is None else start)):
+            frame = encoded.frame
+            carried = state.advance(frame.index, frame.image, self.labels.get(frame.index), features=encoded.features)
             self.work.keep_backward(frame.index, Backward(carried.soft, carried.knows))
             if self.keeps_snapshots and frame.index % _SNAPSHOT_FRAMES == 0:
                 self.work.save_snapshot("backward", frame.index - 1, state.snapshot())
             self.on_step()
+
+    def _frames(self, state: Propagation) -> Iterator[tuple[Frame, FeatureMap | None]]:
+        """The frames the forward pass still has to go through; those before the first drawing need no features."""
+        start = self.work.next_index("forward") or 0
+        first = max(start, self._first)
+        for frame in self.video.frames(start, first):
+            yield frame, None
+        for encoded in self._encoded(state, self.video.frames(first)):
+            yield encoded.frame, encoded.features
+
+    def _encoded(self, state: Propagation, frames: Iterator[Frame]) -> Iterator[EncodedFrame]:
+        return encode_ahead(frames, state.encode, workers=workers_for(self.encoder))
 
     def _state(self, name: str) -> Propagation:
         """A state for one pass, with what it remembered when its last snapshot was taken."""

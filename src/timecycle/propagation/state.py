@@ -72,11 +72,18 @@ class Propagation:
         return self.decide(carried, labels)
 
     @torch.inference_mode()
-    def advance(self, index: int, image: UInt8[np.ndarray, "height width 3"], labels: Labels | None = None) -> Carried:
-        """The soft labels of frame `index`, which is remembered."""
+    def advance(
+        self,
+        index: int,
+        image: UInt8[np.ndarray, "height width 3"],
+        labels: Labels | None = None,
+        *,
+        features: FeatureMap | None = None,
+    ) -> Carried:
+        """The soft labels of frame `index`, which is remembered; `features` where it has been encoded already."""
         space = self._known_space()
         self._check_image(index, image)
-        features = self.encode(image)
+        features = features or self.encode(image)
         grid = features.grid.rescaled(*image.shape[:2])
         packing = Packing()
         elected = elect(features, list(self.memory), space=space, config=self.config, packing=packing)

@@ -49,6 +49,7 @@ class NetworkEncoder:
         self.name = name
         self.sha256 = hash_state(model.state_dict())
         self.device = pick_device(device)
+        self.shareable = self.device.type == "cpu"
         self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         self.form = f"{name}, {geometry}, {precision} on {self.device.type}, torch {torch.__version__}"
         self._geometry = geometry

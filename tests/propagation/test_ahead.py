@@ -1,0 +1,82 @@
+"""Encoding ahead changes no bit, keeps the order, holds few frames and cleans up after itself."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from timecycle.model.registry import load_encoder
+from timecycle.propagation.ahead import encode_ahead, workers_for
+from timecycle.synthetic import WorldConfig, make_world
+from timecycle.video import open_video
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return load_encoder("random-resnet18", device="cpu")
+
+
+@pytest.fixture
+def video():
+    world = make_world(WorldConfig(height_px=48, width_px=64, frames=9))
+    return open_video(np.stack([world.frame(t) for t in range(9)]), fps=24)
+
+
+@pytest.fixture
+def three_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_features_are_the_same_to_a_bit_whoever_makes_them(encoder, video, three_threads):
+    for workers in (1, 2, 3):
+        encoded = list(encode_ahead(video.frames(), encoder.encode, workers=workers))
+        assert [e.frame.index for e in encoded] == list(range(9))
+        for e in encoded:
+            assert torch.equal(e.features.cells, encoder.encode(e.frame.image).cells)
+
+
+def test_at_most_a_few_frames_are_held(encoder, video):
+    taken = []
+
+    def frames():
+        for frame in video.frames():
+            taken.append(frame.index)
+            yield frame
+
+    stream = encode_ahead(frames(), encoder.encode, workers=2)
+    for given in range(4):
+        assert next(stream).frame.index == given
+        assert len(taken) <= given + 3
+    stream.close()
+
+
+def test_the_number_of_threads_is_left_as_it_was(encoder, video, three_threads):
+    list(encode_ahead(video.frames(), encoder.encode, workers=2))
+    assert torch.get_num_threads() == 3
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert seen == [3]
+
+
+def test_a_failure_comes_at_its_frame_and_no_thread_is_left(video):
+    def encode(image):
+        if np.array_equal(image, video[3].image):
+            raise RuntimeError("cannot encode this one")
+        return load_encoder("rgb").encode(image)
+
+    stream = encode_ahead(video.frames(), encode, workers=2)
+    assert [next(stream).frame.index for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(RuntimeError, match="cannot encode this one"):
+        next(stream)
+    assert not [t for t in threading.enumerate() if t.name.startswith("timecycle-encode")]
+
+
+def test_only_encoders_that_say_so_are_shared(encoder, three_threads):
+    assert workers_for(encoder) == 3
+    assert workers_for(load_encoder("rgb")) == 1
