@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from timecycle.errors import SettingsError
 from timecycle.grid import grid_over
 from timecycle.kernel import library
+from timecycle.kernel.search import pack, principal_axes
 from timecycle.labels.soft import upsample_argmax
-from timecycle.propagation.neighbours import Neighbours, Reference, neighbours, vote
+from timecycle.propagation.neighbours import Neighbours, Packing, Reference, neighbours, vote
 from timecycle.propagation.window import Window
 
 # A form is chosen once for all examples of a test.
@@ -86,6 +87,23 @@ def test_real_valued_features_have_the_neighbours_of_a_brute_force(form, channel
         Reference(cells[3], None),
     ]
     assert np.array_equal(indices(search(cells[0], references, 10)), brute_force(cells[0], references, 10))
+
+
+@pytest.mark.parametrize("axes", ["principal", "as they are", "worst first"])
+def test_axes_decide_how_long_it_takes_and_nothing_else(form, axes):
+    """Features near few axes, as trained ones are, so that most pairs are given up on early."""
+    generator = torch.Generator().manual_seed(5)
+    strength = 0.9 ** torch.arange(150)
+    turn = torch.linalg.qr(torch.randn(150, 150, generator=generator)).Q
+    cells = [F.normalize(torch.randn(20, 33, 150, generator=generator) * strength @ turn, dim=-1) for _ in range(3)]
+    chosen = {"principal": principal_axes(cells[0]), "as they are": torch.eye(150)}
+    chosen["worst first"] = chosen["principal"].flip(1).contiguous()
+    references = [Reference(cells[1], Window(8)), Reference(cells[2], None)]
+    packing = Packing(pack(cells[0], chosen[axes]))
+    found = neighbours(cells[0], references, k=10, temperature=0.7, weighting="joint", packing=packing)
+    assert references[0].packing.packed.axes is chosen[axes]
+    assert np.array_equal(indices(found), brute_force(cells[0], references, 10))
+    assert torch.equal(found.weight, search(cells[0], references, 10).weight)
 
 
 def test_neither_threads_nor_the_order_of_references_change_a_bit(form):

@@ -3,8 +3,12 @@
 //
 // The build makes one library of this file for every instruction set it knows: LANES floats to a vector. Separate
 // libraries, as the linker would otherwise keep one copy of what they share, for a processor that may not be this one.
-// Each score is one chain of multiply-adds over the channels in their order, whatever the tile, the lane or the thread,
-// so that equal cells have equal scores and ties are decided by the rule below and by nothing else.
+//
+// The search is exact and skips most of its work. Features also come turned to the axes along which they vary most, with
+// the length of what remains of each after the first 32, 64, 128 ... of them; by Cauchy and Schwarz a score is at most
+// the product over these axes plus the product of the remaining lengths. Only where that reaches the k-th best so far is
+// the score computed, and always by the same function of the features as they are (`product`): equal cells have equal
+// scores, and nothing in the result depends on axes, tiles, lanes or threads.
 
 #include <algorithm>
 #include <atomic>
@@ -35,6 +39,8 @@ typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4), may_alia
 constexpr int ROWS = 3;
 constexpr int OFFSETS = LANES == 16 ? 8 : 3;
 constexpr int PANEL = 16;  // columns stored together, whatever the number of lanes
+constexpr int FIRST_STAGE = 32;  // axes after which bounds are looked at first, then after twice as many, and so on
+constexpr int PAIRS_PER_AXIS = 32;  // axes of one key vector, for all its pairs, in the time of one product
 constexpr int FAR = 1 << 20;  // more than any column: what is added so that places left of the map divide like others
 
 Vector load(const float* from) { return *reinterpret_cast<const Vector*>(from); }
@@ -83,16 +89,18 @@ void in_parallel(int threads, int64_t parts, Work work) {
 
 extern "C" {
 
-// Features in panels of PANEL neighbouring columns, filled up with zeros: [row][panel][channel][PANEL].
-struct Packed {
-    const float* values;
-    int32_t rows, columns, channels;
+// The features of a map. `turned` are in panels of PANEL neighbouring columns, filled up with zeros:
+// [row][panel][channels + stages][PANEL]; the last `stages` values of a cell are the lengths of what remains of it after
+// each stage, with a margin for rounding.
+struct Map {
+    const float* cells;  // [row][column][channels]
+    const float* turned;
+    int32_t rows, columns, channels, stages;
 };
 
 // A reference and its window: queries see |dx| <= reach[|dy|] for |dy| < reach_rows, or, with reach_rows 0, all of it.
 struct Reference {
-    Packed packed;
-    const float* cells;  // [row][column][channel]
+    Map map;
     const int32_t* reach;
     int32_t reach_rows;
     int64_t first_index;  // of its first cell among the cells of all references
@@ -118,33 +126,63 @@ bool better(const Candidate& a, const Candidate& b) {
     return a.index < b.index;
 }
 
-int panels(const Packed& packed) { return (packed.columns + PANEL - 1) / PANEL; }
+int panels(const Map& map) { return (map.columns + PANEL - 1) / PANEL; }
 
-const float* panel(const Packed& packed, int64_t row, int64_t place) {
-    return packed.values + (row * panels(packed) + place) * packed.channels * PANEL;
+const float* panel(const Map& map, int64_t row, int64_t place) {
+    return map.turned + (row * panels(map) + place) * (map.channels + map.stages) * PANEL;
+}
+
+const float* cell(const Map& map, int64_t index) { return map.cells + index * map.channels; }
+
+// The score of a pair: sixty-four sums side by side, added up in one order, whatever the width of a vector.
+float product(const float* a, const float* b, int channels) {
+    typedef float Sixteen __attribute__((vector_size(64), aligned(4), may_alias));
+    typedef float Four __attribute__((vector_size(16)));
+    const auto at = [](const float* from) { return *reinterpret_cast<const Sixteen*>(from); };
+    Sixteen first = {}, second = {}, third = {}, fourth = {};
+    int c = 0;
+    for (; c + 64 <= channels; c += 64) {
+        first += at(a + c) * at(b + c);
+        second += at(a + c + 16) * at(b + c + 16);
+        third += at(a + c + 32) * at(b + c + 32);
+        fourth += at(a + c + 48) * at(b + c + 48);
+    }
+    union {
+        Sixteen sixteen;
+        Four four[4];
+    } sums = {(first + second) + (third + fourth)};
+    const Four four = (sums.four[0] + sums.four[2]) + (sums.four[1] + sums.four[3]);
+    float rest = 0;
+    for (; c < channels; ++c) rest += a[c] * b[c];
+    return ((four[0] + four[2]) + (four[1] + four[3])) + rest;
 }
 
 // One tile of queries with the best candidates each of them has seen so far, best first.
 struct Tile {
-    const Packed& query;
+    const Map& query;
     int top, left, k;
     std::vector<Candidate> best;
-    alignas(64) float threshold[ROWS][LANES];  // the score of the k-th best
+    alignas(64) float threshold[ROWS][LANES];  // the score of the k-th best; nothing reaches that of places off the map
 
-    Tile(const Packed& query_, int top_, int left_, int k_)
+    Tile(const Map& query_, int top_, int left_, int k_)
         : query(query_), top(top_), left(left_), k(k_), best(ROWS * LANES * k_, NOBODY) {
-        std::fill(&threshold[0][0], &threshold[0][0] + ROWS * LANES, NOBODY.score);
+        for (int row = 0; row < ROWS; ++row)
+            for (int lane = 0; lane < LANES; ++lane)
+                threshold[row][lane] = row < rows() && lane < columns() ? NOBODY.score : -NOBODY.score;
     }
 
     int rows() const { return std::min(ROWS, query.rows - top); }
     int columns() const { return std::min(LANES, query.columns - left); }
 
-    // Rows below the map repeat its last one; what they find is never looked at.
     const float* queries(int row) const {
         return panel(query, std::min(top + row, query.rows - 1), left / PANEL) + left % PANEL;
     }
 
-    void offer(int row, int lane, const Candidate& candidate) {
+    // A key that may be among the best of a query.
+    void offer(int row, int lane, const Reference& reference, int64_t key, int distance) {
+        const float* asking = cell(query, int64_t(top + row) * query.columns + left + lane);
+        const Candidate candidate{product(asking, cell(reference.map, key), query.channels), distance,
+                                  reference.first_index + key};
         Candidate* list = &best[(row * LANES + lane) * k];
         if (!better(candidate, list[k - 1])) return;
         int place = k - 1;
@@ -168,7 +206,8 @@ struct Tile {
     }
 };
 
-struct Scores {
+// What the scores of a tile's rows with some key vectors can be at most.
+struct Bounds {
     Vector of[ROWS][OFFSETS];
 };
 
@@ -202,13 +241,12 @@ struct Beside {
 };
 
 // Keys one after the other, each of them in all lanes.
-struct Broadcast {
+struct Everywhere {
     static constexpr int STEP = 1;
     const float* from;
-    int64_t channels;
     template <int I>
     Vector at(int64_t c) const {
-        return Vector{} + from[I * channels + c];
+        return Vector{} + from[c * PANEL + I];
     }
 };
 
@@ -220,33 +258,52 @@ inline __attribute__((always_inline)) void add(Vector key, Vector above, Vector 
     sum_below += below * key;
 }
 
-// The key vectors I... against every row of a tile.
+int among(Vector bound, const float* threshold) { return __builtin_popcount(at_least(bound, load(threshold))); }
+
+// The key vectors I... against every row of a tile: axes are added until few pairs are left that may be among the best.
 template <typename Keys, int... I>
-void score(const Tile& tile, Keys keys, Scores& scores, std::integer_sequence<int, I...>) {
+void bound(const Tile& tile, Keys keys, Bounds& bounds, std::integer_sequence<int, I...>) {
     static_assert(ROWS == 3, "written out: sums must stay in registers, and compilers give up on arrays of arrays");
     const float *above = tile.queries(0), *middle = tile.queries(1), *below = tile.queries(2);
     Vector sum_above[] = {(void(I), Vector{})...}, sum_middle[] = {(void(I), Vector{})...},
            sum_below[] = {(void(I), Vector{})...};
-    for (int64_t c = 0; c < tile.query.channels; ++c) {
-        const Vector a = load(above + c * PANEL), m = load(middle + c * PANEL), b = load(below + c * PANEL);
-        (add(keys.template at<I>(c), a, m, b, sum_above[I], sum_middle[I], sum_below[I]), ...);
+    int64_t c = 0;
+    for (int stage = 0;; ++stage) {
+        const int64_t end = std::min<int64_t>(FIRST_STAGE << stage, tile.query.channels);
+        const int64_t next = std::min<int64_t>(2 * end, tile.query.channels) - end;
+        for (; c < end; ++c) {
+            const Vector a = load(above + c * PANEL), m = load(middle + c * PANEL), b = load(below + c * PANEL);
+            (add(keys.template at<I>(c), a, m, b, sum_above[I], sum_middle[I], sum_below[I]), ...);
+        }
+        const int64_t rest = (tile.query.channels + stage) * PANEL;
+        const Vector a = load(above + rest), m = load(middle + rest), b = load(below + rest);
+        int left = 0;
+        const auto look = [&](int i, Vector key, Vector sum_a, Vector sum_m, Vector sum_b) {
+            bounds.of[0][i] = sum_a + a * key;
+            bounds.of[1][i] = sum_m + m * key;
+            bounds.of[2][i] = sum_b + b * key;
+            left += among(bounds.of[0][i], tile.threshold[0]) + among(bounds.of[1][i], tile.threshold[1]) +
+                    among(bounds.of[2][i], tile.threshold[2]);
+        };
+        (look(I, keys.template at<I>(tile.query.channels + stage), sum_above[I], sum_middle[I], sum_below[I]), ...);
+        // Going on costs what the products of so many pairs cost.
+        if (next == 0 || left * PAIRS_PER_AXIS <= next * int(sizeof...(I))) return;
     }
-    ((scores.of[0][I] = sum_above[I], scores.of[1][I] = sum_middle[I], scores.of[2][I] = sum_below[I]), ...);
 }
 
-// The first `count` key vectors, up to OFFSETS, against every row of a tile.
+// `bound` for the first `count` key vectors, up to OFFSETS.
 template <int COUNT = OFFSETS, typename Keys>
-void score(const Tile& tile, Keys keys, int count, Scores& scores) {
+void bound(const Tile& tile, Keys keys, int count, Bounds& bounds) {
     if constexpr (COUNT > Keys::STEP)
-        if (count <= COUNT - Keys::STEP) return score<COUNT - Keys::STEP>(tile, keys, count, scores);
-    score(tile, keys, scores, std::make_integer_sequence<int, COUNT>());
+        if (count <= COUNT - Keys::STEP) return bound<COUNT - Keys::STEP>(tile, keys, count, bounds);
+    bound(tile, keys, bounds, std::make_integer_sequence<int, COUNT>());
 }
 
-// `score` for keys whose shift is known only now.
+// `bound` for keys whose shift is known only now.
 template <int SHIFT = 0>
-void score_beside(const Tile& tile, int shift, const float* const* vectors, int count, Scores& scores) {
-    if (shift == SHIFT) return score(tile, Beside<SHIFT>{{vectors[0], vectors[1], vectors[2]}}, count, scores);
-    if constexpr (SHIFT + 1 < LANES) score_beside<SHIFT + 1>(tile, shift, vectors, count, scores);
+void bound_beside(const Tile& tile, int shift, const float* const* vectors, int count, Bounds& bounds) {
+    if (shift == SHIFT) return bound(tile, Beside<SHIFT>{{vectors[0], vectors[1], vectors[2]}}, count, bounds);
+    if constexpr (SHIFT + 1 < LANES) bound_beside<SHIFT + 1>(tile, shift, vectors, count, bounds);
 }
 
 uint32_t lanes_between(int low, int high) {
@@ -256,33 +313,35 @@ uint32_t lanes_between(int low, int high) {
 
 // Keys of row `y`, at horizontal offsets `begin` to `begin + count - 1` from their queries.
 void search_offsets(Tile& tile, const Reference& reference, int y, int begin, int count, const int* reach) {
-    const int columns = reference.packed.columns;
+    const Map& keys = reference.map;
     const int column = tile.left + begin + FAR, vector = column / LANES - FAR / LANES;
     const float* vectors[3];
     for (int i = 0; i < 3; ++i) {
         // Beyond the map any other vector will do: what it gives is never looked at.
-        const int at = std::min(std::max(vector + i, 0), panels(reference.packed) * PANEL / LANES - 1) * LANES;
-        vectors[i] = panel(reference.packed, y, at / PANEL) + at % PANEL;
+        const int at = std::min(std::max(vector + i, 0), panels(keys) * PANEL / LANES - 1) * LANES;
+        vectors[i] = panel(keys, y, at / PANEL) + at % PANEL;
     }
-    Scores scores;
-    score_beside(tile, column % LANES, vectors, count, scores);
-    for (int row = 0; row < tile.rows(); ++row) {
-        const int dy = y - tile.top - row;
+    Bounds bounds;
+    bound_beside(tile, column % LANES, vectors, count, bounds);
+    for (int row = 0; row < tile.rows(); ++row)
         for (int i = 0; i < count; ++i) {
-            const int dx = begin + i;
+            const int dy = y - tile.top - row, dx = begin + i;
             if (std::abs(dx) > reach[row]) continue;
-            uint32_t found = at_least(scores.of[row][i], load(tile.threshold[row]));
+            uint32_t found = at_least(bounds.of[row][i], load(tile.threshold[row]));
             if (!found) continue;
-            // Only queries of the map, whose key is one too.
-            found &= lanes_between(std::max(0, -dx - tile.left), std::min(tile.columns(), columns - dx - tile.left));
+            // Only where the key is one of the map.
+            found &= lanes_between(std::max(0, -dx - tile.left), std::min(LANES, keys.columns - dx - tile.left));
+            const int64_t first = int64_t(y) * keys.columns + tile.left + dx;
             for (; found; found &= found - 1) {
                 const int lane = __builtin_ctz(found);
-                const int64_t cell = int64_t(y) * columns + tile.left + lane + dx;
-                tile.offer(row, lane, {scores.of[row][i][lane], dy * dy + dx * dx, reference.first_index + cell});
+                tile.offer(row, lane, reference, first + lane, dy * dy + dx * dx);
             }
         }
-    }
 }
+
+// middle, middle - 1, middle + 1, middle - 2 and so on. What is near is most alike, and high thresholds early spare most
+// of the rest.
+int outwards(int middle, int step) { return step % 2 ? middle - (step + 1) / 2 : middle + step / 2; }
 
 void search_row(Tile& tile, const Reference& reference, int y) {
     int reach[ROWS], widest = -1;
@@ -292,42 +351,44 @@ void search_row(Tile& tile, const Reference& reference, int y) {
         widest = std::max(widest, reach[row]);
     }
     const int first = std::max(-widest, -(tile.left + tile.columns() - 1));
-    const int last = std::min(widest, reference.packed.columns - 1 - tile.left);
+    const int last = std::min(widest, reference.map.columns - 1 - tile.left);
     const int count = last - first + 1;
     if (widest < 0 || count <= 0) return;
-    for (int done = 0; done < count; done += OFFSETS)
-        search_offsets(tile, reference, y, first + done, std::min(OFFSETS, count - done), reach);
+    const int chunks = (count + OFFSETS - 1) / OFFSETS, own = std::min(std::max(-first / OFFSETS, 0), chunks - 1);
+    for (int step = 0; step <= 2 * chunks; ++step) {
+        const int begin = outwards(own, step) * OFFSETS;
+        if (begin >= 0 && begin < count)
+            search_offsets(tile, reference, y, first + begin, std::min(OFFSETS, count - begin), reach);
+    }
 }
 
-// Rows from the tile's own outwards: what is near is most alike, and a high threshold spares the rest.
 void search_window(Tile& tile, const Reference& reference) {
-    const int middle = tile.top + ROWS / 2, farthest = ROWS / 2 + reference.reach_rows - 1;
+    const int farthest = ROWS / 2 + reference.reach_rows - 1;
     for (int step = 0; step <= 2 * farthest; ++step) {
-        const int y = step % 2 ? middle - (step + 1) / 2 : middle + step / 2;
-        if (y >= 0 && y < reference.packed.rows) search_row(tile, reference, y);
+        const int y = outwards(tile.top + ROWS / 2, step);
+        if (y >= 0 && y < reference.map.rows) search_row(tile, reference, y);
     }
 }
 
 void search_everywhere(Tile& tile, const Reference& reference) {
-    const int64_t channels = reference.packed.channels, columns = reference.packed.columns;
-    const int64_t cells = reference.packed.rows * columns;
-    const uint32_t lanes = lanes_between(0, tile.columns());
-    Scores scores;
-    for (int64_t first = 0; first < cells; first += OFFSETS) {
-        const int count = int(std::min<int64_t>(OFFSETS, cells - first));
-        const float* from = reference.cells + first * channels;
-        score(tile, Broadcast{from, channels}, count, scores);
-        for (int row = 0; row < tile.rows(); ++row)
-            for (int i = 0; i < count; ++i) {
-                uint32_t found = at_least(scores.of[row][i], load(tile.threshold[row])) & lanes;
-                for (; found; found &= found - 1) {
-                    const int lane = __builtin_ctz(found);
-                    const int64_t cell = first + i;
-                    const int64_t dy = cell / columns - tile.top - row, dx = cell % columns - tile.left - lane;
-                    tile.offer(row, lane,
-                               {scores.of[row][i][lane], int32_t(dy * dy + dx * dx), reference.first_index + cell});
+    const Map& keys = reference.map;
+    Bounds bounds;
+    for (int step = 0; step <= 2 * std::max(keys.rows, tile.top + ROWS); ++step) {
+        const int y = outwards(tile.top + ROWS / 2, step);
+        if (y < 0 || y >= keys.rows) continue;
+        for (int x = 0, count; x < keys.columns; x += count) {
+            count = std::min({OFFSETS, PANEL - x % PANEL, keys.columns - x});
+            bound(tile, Everywhere{panel(keys, y, x / PANEL) + x % PANEL}, count, bounds);
+            for (int row = 0; row < tile.rows(); ++row)
+                for (int i = 0; i < count; ++i) {
+                    uint32_t found = at_least(bounds.of[row][i], load(tile.threshold[row]));
+                    for (; found; found &= found - 1) {
+                        const int lane = __builtin_ctz(found);
+                        const int dy = y - tile.top - row, dx = x + i - tile.left - lane;
+                        tile.offer(row, lane, reference, int64_t(y) * keys.columns + x + i, dy * dy + dx * dx);
+                    }
                 }
-            }
+        }
     }
 }
 
@@ -335,7 +396,7 @@ void search_everywhere(Tile& tile, const Reference& reference) {
 
 // The k best cells of every query over all references, best first: [query][k]. Places left over where a query sees
 // fewer than k cells have score -inf. The order of the references does not change the result.
-EXPORT void search(const Packed* query, const Reference* references, int32_t count, int32_t k, int32_t threads,
+EXPORT void search(const Map* query, const Reference* references, int32_t count, int32_t k, int32_t threads,
                     float* score, int64_t* index, int32_t* distance) {
     const int across = (query->columns + LANES - 1) / LANES, down = (query->rows + ROWS - 1) / ROWS;
     in_parallel(threads, int64_t(across) * down, [&](int64_t part) {

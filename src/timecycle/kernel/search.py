@@ -1,6 +1,7 @@
 """The k nearest cells of every query, through the kernel."""
 
 import ctypes
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,21 +13,25 @@ from torch import Tensor
 from timecycle.kernel.library import address, structures, threads
 
 _PANEL = 16  # PANEL of kernel.cpp
+_FIRST_STAGE = 32  # FIRST_STAGE of kernel.cpp
+
+Cells = Float[Tensor, "rows columns channels"]
+Axes = Float[Tensor, "channels channels"]
 
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """Features as the kernel reads them: in panels of neighbouring columns."""
+    """Features as the kernel reads them: as they are, and turned to some axes, in panels of neighbouring columns."""
 
-    values: Float[Tensor, "rows panels channels 16"]
-    columns: int
+    cells: Cells
+    turned: Float[Tensor, "rows panels values 16"]  # along each axis, then what remains after each stage
+    axes: Axes
 
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """A reference: its cells, packed and as they are, and how far to either side queries see on each row."""
+    """A reference, and how far to either side queries see on each row."""
 
-    cells: Float[Tensor, "rows columns channels"]
     packed: Packed
     reach: tuple[int, ...]  # by distance in rows; empty: queries see everything
     first_index: int  # of its first cell among the cells of all references
@@ -41,33 +46,55 @@ class Found:
     distance: Int[Tensor, "queries k"]  # squared, in cells
 
 
-def pack(cells: Float[Tensor, "rows columns channels"]) -> Packed:
-    rows, columns, channels = cells.shape
-    padded = F.pad(cells, (0, 0, 0, -columns % _PANEL))
-    return Packed(padded.view(rows, -1, _PANEL, channels).transpose(2, 3).contiguous(), columns)
+def principal_axes(cells: Cells) -> Axes:
+    """The axes along which features vary most, first the longest: after few of them little of a feature remains.
+
+    They decide how long a search takes and nothing else, so those of one frame do for a whole video.
+    """
+    flat = cells.flatten(0, 1)
+    shortest_first: Tensor = torch.linalg.eigh(flat.T @ flat).eigenvectors
+    return shortest_first.flip(1).contiguous()
+
+
+def pack(cells: Cells, axes: Axes) -> Packed:
+    """Features turned to axes that stand at right angles to each other, with the lengths that remain."""
+    rows, columns, _ = cells.shape
+    turned = cells @ axes
+    values = torch.cat([turned, _remaining(turned)], dim=-1)
+    padded = F.pad(values, (0, 0, 0, -columns % _PANEL)).view(rows, -1, _PANEL, values.shape[-1])
+    return Packed(cells.contiguous(), padded.transpose(2, 3).contiguous(), axes)
+
+
+def _remaining(turned: Cells) -> Float[Tensor, "rows columns stages"]:
+    """The length of what remains of every feature after the first 32, 64, 128 ... axes, and after all.
+
+    With a margin: the product of two margins is more than what rounding can take from a score.
+    """
+    channels = turned.shape[-1]
+    ends = [channels]
+    while (before := _FIRST_STAGE << (len(ends) - 1)) < channels:
+        ends.insert(-1, before)
+    squares = turned.square()
+    lengths = [squares[..., end:].sum(dim=-1) for end in ends]
+    margin = 2 * math.sqrt(channels * torch.finfo(torch.float32).eps)
+    return torch.stack(lengths, dim=-1).sqrt() + margin * squares.sum(dim=-1, keepdim=True).sqrt()
 
 
 def search(functions: ctypes.CDLL, query: Packed, keys: Sequence[Keys], k: int) -> Found:
     """The k nearest cells over all references. The order of the references changes only how long it takes."""
-    rows = query.values.shape[0]
+    queries = query.cells.shape[0] * query.cells.shape[1]
     found = Found(
-        torch.empty(rows * query.columns, k),
-        torch.empty(rows * query.columns, k, dtype=torch.int64),
-        torch.empty(rows * query.columns, k, dtype=torch.int32),
+        torch.empty(queries, k),
+        torch.empty(queries, k, dtype=torch.int64),
+        torch.empty(queries, k, dtype=torch.int32),
     )
     reaches = [(ctypes.c_int32 * len(key.reach))(*key.reach) for key in keys]  # alive until the call is over
     references = [
-        _Reference(
-            _packed(key.packed),
-            address(key.cells),
-            ctypes.cast(reach, ctypes.c_void_p),
-            len(key.reach),
-            key.first_index,
-        )
+        _Reference(_map(key.packed), ctypes.cast(reach, ctypes.c_void_p), len(key.reach), key.first_index)
         for key, reach in zip(keys, reaches, strict=True)
     ]
     functions.search(
-        ctypes.byref(_packed(query)),
+        ctypes.byref(_map(query)),
         structures(_Reference, references),
         ctypes.c_int32(len(keys)),
         ctypes.c_int32(k),
@@ -79,14 +106,16 @@ def search(functions: ctypes.CDLL, query: Packed, keys: Sequence[Keys], k: int) 
     return found
 
 
-class _Packed(ctypes.Structure):
-    """`Packed` of kernel.cpp."""
+class _Map(ctypes.Structure):
+    """`Map` of kernel.cpp."""
 
     _fields_ = (
-        ("values", ctypes.c_void_p),
+        ("cells", ctypes.c_void_p),
+        ("turned", ctypes.c_void_p),
         ("rows", ctypes.c_int32),
         ("columns", ctypes.c_int32),
         ("channels", ctypes.c_int32),
+        ("stages", ctypes.c_int32),
     )
 
 
@@ -94,14 +123,14 @@ class _Reference(ctypes.Structure):
     """`Reference` of kernel.cpp."""
 
     _fields_ = (
-        ("packed", _Packed),
-        ("cells", ctypes.c_void_p),
+        ("map", _Map),
         ("reach", ctypes.c_void_p),
         ("reach_rows", ctypes.c_int32),
         ("first_index", ctypes.c_int64),
     )
 
 
-def _packed(packed: Packed) -> _Packed:
-    rows, _, channels, _ = packed.values.shape
-    return _Packed(address(packed.values), rows, packed.columns, channels)
+def _map(packed: Packed) -> _Map:
+    rows, columns, channels = packed.cells.shape
+    stages = packed.turned.shape[2] - channels
+    return _Map(address(packed.cells), address(packed.turned), rows, columns, channels, stages)

@@ -6,7 +6,7 @@ tiles nor on threads. It runs in the compiled kernel where there is one, otherwi
 the last bits of a score are rounded.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -31,9 +31,9 @@ class Packing:
 
     packed: kernel.Packed | None = None
 
-    def of(self, cells: Cells) -> kernel.Packed:
-        if self.packed is None:
-            self.packed = kernel.pack(cells)
+    def of(self, cells: Cells, axes: kernel.Axes) -> kernel.Packed:
+        if self.packed is None or self.packed.axes is not axes:
+            self.packed = kernel.pack(cells, axes)
         return self.packed
 
 
@@ -57,6 +57,12 @@ class Neighbours:
 
     index: Int[Tensor, "queries votes"]
     weight: Float[Tensor, "queries votes"]
+
+
+def packed_like(cells: Cells, others: Iterable[Packing]) -> Packing:
+    """The packing of a frame of the same video as others: along their axes, where any of them has some."""
+    axes = next((other.packed.axes for other in others if other.packed), None)
+    return Packing() if axes is None else Packing(kernel.pack(cells, axes))
 
 
 def neighbours(
@@ -120,10 +126,11 @@ def _search(query: Cells, references: Sequence[Reference], k: int, packing: Pack
         return search_tiles(query, [Seen(reference.cells, reference.window) for reference in references], k)
     # No wider than the maps: a window far larger than they are would only make room for nothing.
     widest = max(cells.shape[1] for cells in (query, *(reference.cells for reference in references)))
+    # The query's axes where it has some: they are those of the video it is from.
+    axes = packing.packed.axes if packing.packed else kernel.principal_axes(query)
     keys = [
         kernel.Keys(
-            reference.cells.contiguous(),
-            reference.packing.of(reference.cells),
+            reference.packing.of(reference.cells, axes),
             tuple(min(x, widest) for x in reference.window.reach) if reference.window else (),
             first,
         )
@@ -132,7 +139,7 @@ def _search(query: Cells, references: Sequence[Reference], k: int, packing: Pack
     # The first reference is the oldest and the least alike: the others first, for a high threshold early. Those seen
     # whole come last, for the same reason.
     keys = sorted([*keys[1:], *keys[:1]], key=lambda key: not key.reach)
-    found = kernel.search(functions, packing.of(query), keys, k)
+    found = kernel.search(functions, packing.of(query, axes), keys, k)
     return Best(found.score, found.index, found.distance)
 
 

@@ -15,7 +15,7 @@ from timecycle.labels.space import Labels, Space, combine
 from timecycle.model.encoder import Encoder, FeatureMap
 from timecycle.propagation.election import elect
 from timecycle.propagation.memory import Memory, Remembered
-from timecycle.propagation.neighbours import Packing
+from timecycle.propagation.neighbours import packed_like
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.video import Frame
 
@@ -85,7 +85,7 @@ class Propagation:
         self._check_image(index, image)
         features = features or self.encode(image)
         grid = features.grid.rescaled(*image.shape[:2])
-        packing = Packing()
+        packing = packed_like(features.cells, (frame.packing for frame in self.memory))
         elected = elect(features, list(self.memory), space=space, config=self.config, packing=packing)
         soft, knows = elected.soft, elected.knows
         speaks = None
