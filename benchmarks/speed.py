@@ -60,7 +60,7 @@ class Scene:
 
 
 def davis_scene(data: Path, encoder: ResNetEncoder, frames: int) -> Scene:
-    """A DAVIS sequence, played to and fro where it is shorter."""
+    """A DAVIS sequence, played forwards and backwards where it is shorter."""
     images = [frame.image for frame in open_video(str(data / "davis2016" / "JPEGImages" / "480p" / SEQUENCE))]
     there_and_back = [*images, *images[-2:0:-1]]
     mask = Masks.read(data / "davis2016" / "Annotations" / "480p" / SEQUENCE / "00000.png")
