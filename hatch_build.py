@@ -1,5 +1,6 @@
 """Compiles the kernel into the package where there is a C++ compiler. Without one the package is complete all the same:
-matching then runs in torch."""
+matching then runs in torch. After a change of kernel.cpp: python hatch_build.py
+"""
 
 import os
 import platform
@@ -65,3 +66,7 @@ def _run(*words: str) -> None:
         raise CannotCompileError(f"{words[0]} cannot be run: {error}") from error
     if done.returncode:
         raise CannotCompileError(f"{' '.join(words)} failed:\n{done.stderr.strip()}")
+
+
+if __name__ == "__main__":
+    compile_kernel(Path(__file__).parent / FOLDER)

@@ -214,11 +214,9 @@ def measure_threads(scene: Scene, rounds: int) -> dict[str, Any]:
 def measure_growth(scene: Scene, rounds: int) -> dict[str, Any]:
     """What more pixels, references and objects cost, over the bare encoder at 480 pixels."""
     height, width = scene.frames[0].shape[:2]
-    sizes = {
-        px: PropagateConfig(image_size_px=px, window_px=px / 5, anchor_window_px=px / 5) for px in (120, 240, 360, 480)
-    }
-    references = {past + 1: PropagateConfig(past_frames=past) for past in (1, 3, 7, 14, 20)}
-    objects = {count: Masks(tiled_mask(height, width, count)) for count in (1, 10, 30, 100)}
+    sizes = {px: PropagateConfig(image_size_px=px) for px in (120, 240, 360, 480)}
+    references = {past + 1: PropagateConfig(past_frames=past) for past in (1, 3, 7, 20)}
+    objects = {count: Masks(tiled_mask(height, width, count)) for count in (1, 10, 100)}
     timed: dict[str, Seconds] = {
         **{f"pixels_{px}": partial(whole, scene, config) for px, config in sizes.items()},
         **{f"references_{count}": partial(whole, scene, config) for count, config in references.items()},
@@ -227,7 +225,7 @@ def measure_growth(scene: Scene, rounds: int) -> dict[str, Any]:
     measured = in_turns(timed, partial(bare, scene.encoder, prepared_frames(scene, PropagateConfig())), rounds)
     ratios = measured["ratios"]
     measured["curves"] = {
-        # Pixels in units of those at 480; windows in cells grow with the image, as an object's motion does.
+        # Pixels in units of those at 480; the window is the same number of them at every size.
         "pixels": [[(px / 480) ** 2, ratios[f"pixels_{px}"]] for px in sizes],
         "references": [[count, ratios[f"references_{count}"]] for count in references],
         "objects": [[count, ratios[f"objects_{count}"]] for count in objects],

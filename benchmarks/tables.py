@@ -20,6 +20,7 @@ from typing import Any
 from PIL import Image
 
 from curves import draw_curves
+from growth import draw_growth, exponent
 from learn import RUNS, SHOWN, Group, Run
 from record import RESULTS
 from timecycle.errors import SettingsError, TimecycleError
@@ -46,7 +47,7 @@ from timecycle.evaluation.tables import (
 )
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/results.md", "docs/learning.md")
+PAGES = ("README.md", "docs/results.md", "docs/learning.md", "docs/speed.md")
 IMAGES = "docs/images"
 
 _BLOCK = re.compile(r"<!-- generated: (\S+) -->\n(.*?)<!-- end generated -->", re.DOTALL)
@@ -287,6 +288,69 @@ def _step_cost(results: Results) -> str:
     return f"{table}\nOn real clips half an hour is {pace}. {_origin(record)}\n"
 
 
+# Of benchmarks/speed.py: the part, the ratio, and what was done for it.
+_SPEED = (
+    ("whole", "whole_over_bare_fp32", "frames to labels, 7 + 1 references, window 96 px"),
+    ("whole", "whole_20_over_bare_fp32", "20 + 1 references, all windowed"),
+    ("whole", "stepwise_over_bare_fp32", "7 + 1, each frame waits for the one before (a camera)"),
+    ("whole", "global_over_bare_fp32", "7 + 1, no window"),
+    ("whole", "without_kernel_over_bare_fp32", "7 + 1, without the kernel"),
+    ("whole", "whole_bf16_over_bare_bf16", "7 + 1, everything and the bare encoder in bf16"),
+    ("command", "command_over_bare_fp32", "`timecycle propagate`: mp4 in; label files, table, film and pictures out"),
+    ("fast", "fast_over_bare_fp32", "preset `fast`, over the bare encoder at its 240p"),
+)
+
+
+def _speed(results: Results) -> str:
+    """Everything over the bare encoder, and what else was seen."""
+    parts = {part: _record(results, f"speed_{part}") for part, _, _ in _SPEED}
+    measured = {part: record["measured"] for part, record in parts.items()}
+    rows = [
+        [words, f"{measured[part]['ratios'][name]:.2f}", "{:.2f} to {:.2f}".format(*measured[part]["spread"][name])]
+        for part, name, words in _SPEED
+        if name in measured[part]["spread"]
+    ]
+    table = grid(["what", "time / bare encoder", "rounds"], rows, right=(1, 2))
+    same, threads = (_record(results, f"speed_{part}")["measured"] for part in ("agreement", "threads"))
+    settings, fast = parts["whole"]["settings"], measured["fast"]
+    text = f"""Medians and range over the rounds; {settings["sequence"]} at {settings["size"]}, ResNet-18 with trained weights
+({settings["weights_sha256"][:12]}), kernel {settings["kernel"]}. The command's memory peaks at
+{measured["command"]["peak_rss_mib"]:,.0f} MiB. Preset `fast` labels {fast["frames_per_second"]:.1f} frames a second,
+where the bare encoder makes {1 / fast["seconds_bare"]:.1f}. {threads["threads"]} threads are
+{threads["ratios"]["one_thread_over_all"]:.2f} times as fast as one. Labels equal those of matching and voting in
+float64 in {same["same_pixels"]:.5%} of the pixels of {same["frames"]} frames
+({same["same_pixels_worst_frame"]:.5%} in the worst).
+{_origin(parts["whole"])}"""
+    return f"{table}\n{' '.join(text.split())}\n"
+
+
+def _speed_growth(results: Results) -> str:
+    record = _record(results, "speed_growth")
+    names = {"pixels": "pixels / 854x480", "references": "references", "objects": "objects"}
+    rows = [
+        [
+            names[name],
+            ", ".join(f"{amount:g}" for amount, _ in points),
+            ", ".join(f"{ratio:.2f}" for _, ratio in points),
+            f"{exponent(points):.2f}",
+        ]
+        for name, points in record["measured"]["curves"].items()
+    ]
+    table = grid(["of", "amounts", "time / bare encoder at 480p", "grows with the power"], rows, right=(3,))
+    return f"{table}\n{_origin(record)}\n"
+
+
+def _speed_peers(results: Results) -> str:
+    """Other programs' matching over ours on the same features, run aside."""
+    record = _record(results, "speed_peers")
+    rows = [
+        [row["program"], row["settings"], f"{row['ratio']:.1f}", row["agreement"]]
+        for row in record["measured"]["peers"]
+    ]
+    table = grid(["program", "settings", "its time / ours", "agreement"], rows, right=(2,))
+    return f"{table}\n{record['measured']['how']} {_origin(record)}\n"
+
+
 def _record(results: Results, name: str) -> Mapping[str, Any]:
     if name not in results.records:
         raise NoResultsError(f"there is no {name}.json", remedy=f"python benchmarks/{name}.py")
@@ -327,6 +391,9 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "learned_levers": partial(_learned, group="lever"),
     "learned_ablations": partial(_learned, group="ablation"),
     "training_step": _step_cost,
+    "speed": _speed,
+    "speed_growth": _speed_growth,
+    "speed_peers": _speed_peers,
     "published_ablations": partial(_published, protocol="davis2017", group="ablation"),
 }
 
@@ -354,6 +421,10 @@ def _pictures(results: Results) -> dict[str, tuple[Callable[[], Any], str]]:
         records = {name: results.records[record] for name, record in shown.items()}
         seen = hashlib.sha256(json.dumps(records).encode()).hexdigest()
         pictures[f"{IMAGES}/learning_curves.png"] = partial(draw_curves, records), seen
+    if "speed_growth" in results.records:
+        growth = results.records["speed_growth"]
+        seen = hashlib.sha256(json.dumps(growth).encode()).hexdigest()
+        pictures[f"{IMAGES}/speed_growth.png"] = partial(draw_growth, growth), seen
     return pictures
 
 

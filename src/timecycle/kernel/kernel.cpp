@@ -4,16 +4,18 @@
 // The build makes one library of this file for every instruction set it knows: LANES floats to a vector. Separate
 // libraries, as the linker would otherwise keep one copy of what they share, for a processor that may not be this one.
 //
-// The search is exact and skips most of its work. Features also come turned to the axes along which they vary most, with
-// the length of what remains of each after the first 32, 64, 128 ... of them; by Cauchy and Schwarz a score is at most
-// the product over these axes plus the product of the remaining lengths. Only where that reaches the k-th best so far is
-// the score computed, and always by the same function of the features as they are (`product`): equal cells have equal
-// scores, and nothing in the result depends on axes, tiles, lanes or threads.
+// The search is exact and skips most of its work. Features also come turned to the axes along which they vary most,
+// with the length of what remains of each after the first 32, 64, 128 ... of them; by Cauchy and Schwarz a score is at
+// most the product over these axes plus the product of the remaining lengths. Only where that reaches the k-th best so
+// far is the score computed, and always by the same function of the features as they are (`product`): equal cells have
+// equal scores, and nothing in the result depends on axes, tiles, lanes or threads.
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -78,7 +80,11 @@ void in_parallel(int threads, int64_t parts, Work work) {
         for (int64_t part; (part = next.fetch_add(1)) < parts;) work(part);
     };
     std::vector<std::thread> helpers;
-    for (int i = 1; i < threads && i < parts; ++i) helpers.emplace_back(take);
+    try {
+        for (int i = 1; i < threads && i < parts; ++i) helpers.emplace_back(take);
+    } catch (const std::system_error&) {
+        // No more threads are to be had: those there are do all the work.
+    }
     take();
     for (auto& helper : helpers) helper.join();
 }
@@ -90,8 +96,8 @@ void in_parallel(int threads, int64_t parts, Work work) {
 extern "C" {
 
 // The features of a map. `turned` are in panels of PANEL neighbouring columns, filled up with zeros:
-// [row][panel][channels + stages][PANEL]; the last `stages` values of a cell are the lengths of what remains of it after
-// each stage, with a margin for rounding.
+// [row][panel][channels + stages][PANEL]; the last `stages` values of a cell are the lengths of what remains of it
+// after each stage, with a margin for rounding.
 struct Map {
     const float* cells;  // [row][column][channels]
     const float* turned;
@@ -339,8 +345,8 @@ void search_offsets(Tile& tile, const Reference& reference, int y, int begin, in
         }
 }
 
-// middle, middle - 1, middle + 1, middle - 2 and so on. What is near is most alike, and high thresholds early spare most
-// of the rest.
+// middle, middle - 1, middle + 1, middle - 2 and so on. What is near is most alike, and high thresholds early spare
+// most of the rest.
 int outwards(int middle, int step) { return step % 2 ? middle - (step + 1) / 2 : middle + step / 2; }
 
 void search_row(Tile& tile, const Reference& reference, int y) {
@@ -474,9 +480,8 @@ EXPORT void decide(const float* soft, int32_t columns, int32_t channels, const T
         for (size_t run = 0; run + 1 < across.size(); ++run) {
             const int64_t top = y->low[down[part]], bottom = y->high[down[part]];
             const int64_t left = x->low[across[run]], right = x->high[across[run]];
-            const float* corner[4] = {soft + (top * columns + left) * channels, soft + (top * columns + right) * channels,
-                                      soft + (bottom * columns + left) * channels,
-                                      soft + (bottom * columns + right) * channels};
+            const auto at = [&](int64_t row, int64_t column) { return soft + (row * columns + column) * channels; };
+            const float* corner[] = {at(top, left), at(top, right), at(bottom, left), at(bottom, right)};
             alive.assign(1, 0);
             for (int c = 1; c < channels; ++c)
                 if (corner[0][c] > 0 || corner[1][c] > 0 || corner[2][c] > 0 || corner[3][c] > 0) alive.push_back(c);

@@ -1,0 +1,33 @@
+"""The benchmark of speed in small, with loose bounds: a regression shows."""
+
+from functools import partial
+
+import pytest
+
+from speed import Scene, bare, in_turns, measure_agreement, prepared_frames, whole
+from timecycle.config import propagate_config
+from timecycle.kernel.library import find_kernel
+from timecycle.labels import Masks
+from timecycle.model.registry import load_encoder
+from timecycle.synthetic import WorldConfig, make_world
+
+
+@pytest.fixture(scope="module")
+def scene():
+    world = make_world(WorldConfig(height_px=240, width_px=426, frames=26))
+    frames = [world.frame(t) for t in range(26)]
+    return Scene(load_encoder("random-resnet18", device="cpu"), frames, Masks(world.mask(0)))
+
+
+@pytest.mark.slow  # real sizes, several rounds: less would measure the noise
+@pytest.mark.skipif(find_kernel().functions is None, reason="without the kernel there is no such promise")
+def test_carrying_labels_costs_little_more_than_encoding(scene):
+    config = propagate_config("fast")
+    network = partial(bare, scene.encoder, prepared_frames(scene, config))
+    measured = in_turns({"whole": partial(whole, scene, config)}, network, 3)
+    assert measured["ratios"]["whole"] < 2
+
+
+def test_labels_are_those_of_float64(scene):
+    few = Scene(scene.encoder, scene.frames[:6], scene.masks)
+    assert measure_agreement(few)["same_pixels_worst_frame"] > 0.9999
