@@ -313,8 +313,8 @@ def _speed(results: Results) -> str:
     table = grid(["what", "time / bare encoder", "rounds"], rows, right=(1, 2))
     same, threads = (_record(results, f"speed_{part}")["measured"] for part in ("agreement", "threads"))
     settings, fast = parts["whole"]["settings"], measured["fast"]
-    text = f"""Medians and range over the rounds; {settings["sequence"]} at {settings["size"]}, ResNet-18 with trained weights
-({settings["weights_sha256"][:12]}), kernel {settings["kernel"]}. The command's memory peaks at
+    text = f"""Medians and range over the rounds; {settings["sequence"]} at {settings["size"]}, ResNet-18 with trained
+weights ({settings["weights_sha256"][:12]}), kernel {settings["kernel"]}. The command's memory peaks at
 {measured["command"]["peak_rss_mib"]:,.0f} MiB. Preset `fast` labels {fast["frames_per_second"]:.1f} frames a second,
 where the bare encoder makes {1 / fast["seconds_bare"]:.1f}. {threads["threads"]} threads are
 {threads["ratios"]["one_thread_over_all"]:.2f} times as fast as one. Labels equal those of matching and voting in
