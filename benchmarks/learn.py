@@ -1,6 +1,6 @@
 """What training teaches: every run of docs/learning.md by name, trained from raw video and scored on DAVIS-2016 masks.
 
-    python benchmarks/learn.py DATA --work DIR [--only PREFIX ...]
+    python benchmarks/learn.py DATA --work DIR [--only PREFIX ...] [--missing]
 
 DATA holds raw_video/ to learn from and davis2016/ to be judged by. Runs stay in DIR: what is trained there with these
 settings is only scored, what was interrupted goes on. For each run a report (learned_NAME.json) and a record of the
@@ -88,27 +88,19 @@ _LEVERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
         "colours": ("views in other colours", _COLOURS),
         "motion": ("cells weighed by motion", ("walks.motion=0.7",)),
         "temperature": ("temperature 0.04", ("walks.temperature=0.04",)),
-        "rate": ("twice the rate", ("optimizer.rate=1e-3",)),
         "near": ("views that differ little", ("views.rotation_degrees=8", "views.scale=0.9,1.1")),
         "far": ("views that differ more", ("views.rotation_degrees=60", "views.scale=0.5,1.5")),
         "gaps": ("longer gaps, 0.3 to 1.3 s", ("clips.gap_seconds=0.3,1.3",)),
-        "small_views": ("views of 64 px, 24 clips", ("view_px=64", "clips.crop_px=84", "batch=24")),
         "strangers": ("cells of two other clips besides", ("walks.strangers=2",)),
         "zeros": ("zero padding", ("encoder.padding=zeros",)),
     },
     "cycles": {
         "preset": ("as in the preset", ()),
         "paper_losses": ("the paper's losses alone, no still cycle", ("cycles.still=0",)),
-        "pose": (
-            "pose losses ten times as strong, no still cycle",
-            ("cycles.still=0", "cycles.skip=1", "cycles.long=0.2"),
-        ),
         "learned_localizer": (
             "learned localizer, 50 steps alone first, no still cycle",
             ("cycles.still=0", "cycles.localizer.kind=paper", "localizer_steps=50"),
         ),
-        "learned_localizer_still": ("learned localizer, with a still cycle", ("cycles.localizer.kind=paper",)),
-        "colours": ("patches in other colours", _COLOURS),
         "anywhere": ("patches from anywhere", ("patches.keep=49",)),
         "temperature": ("temperature 0.07", ("cycles.temperature=0.07",)),
         "zeros": ("zero padding", ("encoder.padding=zeros",)),
@@ -171,9 +163,12 @@ def main() -> int:
     parser.add_argument("data", type=Path)
     parser.add_argument("--work", type=Path, required=True, help="where runs and predictions are kept")
     parser.add_argument("--only", nargs="*", default=[], help="runs whose names begin so")
+    parser.add_argument("--missing", action="store_true", help="runs that have no report yet")
     chosen = parser.parse_args()
     for run in RUNS:
         if chosen.only and not run.name.startswith(tuple(chosen.only)):
+            continue
+        if chosen.missing and (RESULTS / f"learned_{run.name}.json").exists():
             continue
         weights = learn(run, chosen.data, chosen.work)
         report = judge(run, weights, chosen.data, chosen.work)
