@@ -4,15 +4,17 @@ matching then runs in torch. After a change of kernel.cpp: python hatch_build.py
 
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
-from packaging.tags import sys_tags
 
 FOLDER = "src/timecycle/kernel"
 
@@ -37,7 +39,8 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             return
         build_data["artifacts"].append(f"{FOLDER}/*.so")
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{next(sys_tags()).platform}"
+        # For this kind of machine: whether it fits others (manylinux) is for an audit to say, not for the build.
+        build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
 
 class CannotCompileError(Exception):
@@ -48,15 +51,21 @@ def compile_kernel(folder: Path) -> None:
     """kernel_FORM.so beside kernel.cpp, for every instruction set of this kind of machine."""
     if sys.platform == "win32":
         raise CannotCompileError("it is not built on Windows")
-    compiler = os.environ.get("CXX") or next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
-    if compiler is None:
+    compiler = shlex.split(os.environ.get("CXX", "")) or [
+        next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), "")
+    ]
+    if compiler == [""]:
         raise CannotCompileError("no C++ compiler was found")
+    source = f"-DSOURCE={zlib.crc32((folder / 'kernel.cpp').read_bytes())}u"
     forms = _GENERIC | (_X86 if platform.machine() in ("x86_64", "AMD64") else {})
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+    with tempfile.TemporaryDirectory() as scratch:
         for name, flags in forms.items():
-            _run(compiler, *_FLAGS, *flags, str(folder / "kernel.cpp"), "-o", f"{scratch}/kernel_{name}.so")
-        for made in Path(scratch).iterdir():  # all or none, and never half a file for a process that looks for one
-            made.replace(folder / made.name)
+            made = f"{scratch}/kernel_{name}.so"
+            _run(*compiler, *_FLAGS, *flags, source, str(folder / "kernel.cpp"), "-o", made)
+        for name in forms:  # all or none, and never half a file for a process that looks for one
+            part = folder / f".kernel_{name}.{os.getpid()}.part"
+            shutil.copyfile(f"{scratch}/kernel_{name}.so", part)
+            part.replace(folder / f"kernel_{name}.so")
 
 
 def _run(*words: str) -> None:

@@ -327,17 +327,19 @@ float64 in {same["same_pixels"]:.5%} of the pixels of {same["frames"]} frames
 def _speed_growth(results: Results) -> str:
     record = _record(results, "speed_growth")
     names = {"pixels": "pixels / 854x480", "references": "references", "objects": "objects"}
+    spread = record["measured"]["spread"]
     rows = [
         [
             names[name],
             ", ".join(f"{amount:g}" for amount, _ in points),
             ", ".join(f"{ratio:.2f}" for _, ratio in points),
+            ", ".join("{:.2f} to {:.2f}".format(*span) for kind, span in spread.items() if kind.startswith(name)),
             f"{exponent(points):.2f}",
         ]
         for name, points in record["measured"]["curves"].items()
     ]
-    table = grid(["of", "amounts", "time / bare encoder at 480p", "grows with the power"], rows, right=(3,))
-    return f"{table}\n{_origin(record)}\n"
+    table = grid(["of", "amounts", "time / bare encoder at 480p", "rounds", "power"], rows, right=(4,))
+    return f"{table}\nTime grows with this power of the amount: 1 is linear. {_origin(record)}\n"
 
 
 def _speed_peers(results: Results) -> str:
@@ -359,7 +361,8 @@ def _record(results: Results, name: str) -> Mapping[str, Any]:
 
 def _origin(record: Mapping[str, Any]) -> str:
     machine = record["machine"]
-    return f"Commit {record['commit'][:7]}; {machine['processor']}, {machine['threads']} threads."
+    changed = " with changes" if "with changes" in record["commit"] else ""
+    return f"Commit {record['commit'][:7]}{changed}; {machine['processor']}, {machine['threads']} threads."
 
 
 def _with_provenance(table: str, reports: Sequence[Report]) -> str:

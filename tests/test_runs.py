@@ -16,7 +16,9 @@ from PIL import Image
 
 from clips import small_world, write_clip, write_mask
 from oracle import OracleEncoder
+from timecycle import runs
 from timecycle.errors import LabelError, OutputError
+from timecycle.kernel.library import Kernel
 from timecycle.labels import Keypoints, Masks
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.runs import Task, run
@@ -165,6 +167,13 @@ def test_going_on_with_other_settings_is_refused(world, tmp_path):
         run(task(world, config=PropagateConfig(window_px=32, anchor_window_px=32, neighbours=3)), tmp_path, resume=True)
 
 
+def test_going_on_with_scores_rounded_otherwise_is_refused(world, tmp_path, monkeypatch):
+    interrupted(world, tmp_path, after=5)
+    monkeypatch.setattr(runs, "find_kernel", lambda: Kernel(None, "another"))
+    with pytest.raises(OutputError, match=r"was begun with matching rounding = \w+, now it is another"):
+        run(task(world), tmp_path, resume=True)
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     """Everything a run writes but its film, whose encoder does not promise the same bytes."""
     files = [*sorted((folder / "labels").iterdir()), folder / "frames.csv", folder / "contact.png"]
@@ -212,7 +221,8 @@ def command(*words: str | Path) -> list[str]:
 
 
 @pytest.mark.slow  # two whole processes and one killed one, each importing torch
-def test_killed_in_the_middle_and_resumed_gives_the_same_bytes(tmp_path):
+def test_killed_in_the_middle_and_resumed_gives_the_same_bytes(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")  # so that frames are encoded side by side
     world = small_world(frames=140)
     clip, mask = write_clip(tmp_path / "clip.mp4", world), write_mask(tmp_path / "first.png", world)
     late = tmp_path / "late.png"
@@ -240,6 +250,7 @@ def test_two_runs_in_one_folder_are_refused(tmp_path):
     words = ("propagate", clip, mask, "-o", tmp_path / "out")
     first = subprocess.Popen(command(*words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_for(tmp_path / "out" / "labels" / "00001.png", first)
+    first.send_signal(signal.SIGSTOP)  # it might be done before the other has begun
     second = subprocess.run(command(*words, "--resume"), capture_output=True, text=True)
     os.kill(first.pid, signal.SIGKILL)
     first.wait()

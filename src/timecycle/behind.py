@@ -19,6 +19,7 @@ class Behind:
         self._waiting: queue.Queue[Callable[[], None] | None] = queue.Queue(depth)
         self._failure: BaseException | None = None
         self._dropped = False
+        self._stopped = False
         self._thread = threading.Thread(target=self._work, name="timecycle-behind", daemon=True)
 
     def __call__(self, work: Callable[[], None]) -> None:
@@ -38,10 +39,20 @@ class Behind:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._dropped = kind is not None
-        self._waiting.put(_STOP)
-        self._thread.join()
+        try:
+            self._finish()
+        except BaseException:  # interrupted while waiting: what the caller closes next must not be in use any more
+            self._dropped = True
+            self._finish()
+            raise
         if kind is None:
             self._raise_failure()
+
+    def _finish(self) -> None:
+        if not self._stopped:
+            self._waiting.put(_STOP)
+            self._stopped = True
+        self._thread.join()
 
     def _work(self) -> None:
         while (work := self._waiting.get()) is not _STOP:

@@ -72,7 +72,7 @@ def _kernel() -> Finding:
 def _bf16() -> Finding:
     if multiplies_bf16():
         return Finding("bf16", "this processor multiplies it: --precision auto is faster")
-    return Finding("bf16", "slower than fp32 on this processor")
+    return Finding("bf16", "this processor is not known to multiply it: fp32 is faster")
 
 
 def _video_encoder() -> Finding:

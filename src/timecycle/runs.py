@@ -22,6 +22,7 @@ import numpy as np
 from timecycle.behind import Behind
 from timecycle.errors import OutputError
 from timecycle.files import atomic_write, lock, make_folder, write_text, writing
+from timecycle.kernel.library import find_kernel
 from timecycle.labels import Keypoints, Labels
 from timecycle.labels.keypoints import keypoints_csv
 from timecycle.model.encoder import Encoder
@@ -74,6 +75,7 @@ class Task:
                 "form": self.encoder.form,
             },
             "config": dataclasses.asdict(self.config),
+            "matching": {"rounding": find_kernel().rounding},
         }
 
 
@@ -160,7 +162,7 @@ def _read_record(path: Path) -> dict[str, Any]:
 
 
 def _refuse_difference(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
-    for part in ("video", "labels", "encoder", "config"):
+    for part in ("video", "labels", "encoder", "config", "matching"):
         was, now = old.get(part, {}), new[part]
         for name in now:
             if was.get(name) != now[name]:

@@ -1,5 +1,8 @@
 """The compiled kernel gives what torch and a float64 brute force give, in every form, over odd shapes and ties."""
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -170,6 +173,18 @@ def test_pixels_are_decided_as_in_torch(form, choose, size, shown, channels, see
     assert difference.abs().max() < (1e-6 if form == "generic" else 1e-30)
 
 
+def test_reduced_precision_around_it_does_not_reach_the_search(form, monkeypatch):
+    generator = torch.Generator().manual_seed(1)
+    query, key = (F.normalize(torch.randn(20, 30, 128, generator=generator), dim=-1) for _ in range(2))
+    wanted = search(query, [Reference(key, Window(5))], 10)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = search(query, [Reference(key, Window(5))], 10)
+    monkeypatch.setenv("DNNL_DEFAULT_FPMATH_MODE", "BF16")
+    again = search(query, [Reference(key, Window(5))], 10)
+    assert torch.equal(found.index, wanted.index)
+    assert torch.equal(again.index, wanted.index)
+
+
 def test_features_on_another_device_or_with_gradients_are_left_to_torch(form):
     cells = torch.rand(3, 4, 2)
     assert library.kernel_for(cells) is not None
@@ -196,8 +211,19 @@ def test_without_the_library_there_is_a_reason_and_a_remedy(choose, monkeypatch,
     monkeypatch.setattr(library, "__file__", str(tmp_path / "library.py"))
     kernel = choose("")
     assert kernel.functions is None
-    assert kernel.reason.startswith("no compiled kernel")
+    assert kernel.reason.startswith("the kernel was not compiled")
     assert "C++ compiler" in kernel.remedy
+
+
+def test_a_library_of_another_source_is_not_used(choose, monkeypatch, tmp_path, form):
+    for file in Path(library.__file__).parent.glob("kernel*"):
+        shutil.copyfile(file, tmp_path / file.name)
+    monkeypatch.setattr(library, "__file__", str(tmp_path / "library.py"))
+    assert choose("").functions is not None
+    (tmp_path / "kernel.cpp").write_text((tmp_path / "kernel.cpp").read_text() + "\n")
+    kernel = choose("")
+    assert kernel.functions is None
+    assert kernel.reason == "the kernel was compiled from another kernel.cpp"
 
 
 def test_a_form_the_processor_cannot_run_is_not_tried(choose, monkeypatch):

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from timecycle import Masks, Propagation, propagate
+from timecycle.model.encoder import FeatureMap
 from timecycle.model.registry import load_encoder
 from timecycle.propagation.ahead import encode_ahead, workers_for
 from timecycle.synthetic import WorldConfig, make_world
@@ -37,6 +39,40 @@ def test_features_are_the_same_to_a_bit_whoever_makes_them(encoder, video, three
         assert [e.frame.index for e in encoded] == list(range(9))
         for e in encoded:
             assert torch.equal(e.features.cells, encoder.encode(e.frame.image).cells)
+
+
+def test_features_of_a_real_size_do_not_depend_on_threads(encoder):
+    """What a resumed run encodes again with all threads must be what a worker encoded with some."""
+    image = make_world(WorldConfig(height_px=480, width_px=854, frames=1)).frame(0)
+    before = torch.get_num_threads()
+    try:
+        found = []
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found.append(encoder.encode(image).cells)
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+def test_an_encoder_of_ones_own_needs_no_inference_mode(video):
+    """Its features must not keep what would be needed to differentiate them."""
+
+    class Mine:
+        name, sha256, form = "mine", "0" * 64, "a layer that learns"
+
+        def __init__(self):
+            self.layer = torch.nn.Linear(3, 4)
+
+        def encode(self, image):
+            found = load_encoder("rgb").encode(image)
+            return FeatureMap(torch.nn.functional.normalize(self.layer(found.cells), dim=-1), found.grid)
+
+    state = Propagation(Mine())
+    assert not state.encode(video[0].image).cells.requires_grad
+    masks = Masks.of_box(48, 64, (5, 5, 30, 30))
+    assert len(list(propagate(video, {0: masks}, encoder=Mine()))) == 9
 
 
 def test_at_most_a_few_frames_are_held(encoder, video):

@@ -21,5 +21,5 @@ Settings = Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help=f"chang
 Device = Annotated[inference.Device, arg(help="where to compute")]
 Precision = Annotated[
     PrecisionChoice,
-    arg(help="fp32: the same labels everywhere; auto: bf16 where the processor has it and descriptors agree"),
+    arg(help="fp32 is the most exact; auto is bf16 where the processor has it and descriptors agree"),
 ]

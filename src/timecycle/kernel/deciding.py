@@ -15,16 +15,16 @@ def decide(
 ) -> Int[Tensor, "height width"]:
     """The strongest channel at every pixel after bilinear interpolation; the lowest channel wins a tie."""
     _, columns, channels = soft.shape
-    soft = soft.contiguous()
+    soft, down, across = soft.contiguous(), grid.y.taps(), grid.x.taps()  # alive until the call is over
     winner = torch.empty(grid.y.pixels, grid.x.pixels, dtype=torch.int32)
     functions.decide(
         ctypes.c_void_p(address(soft)),
         ctypes.c_int32(columns),
         ctypes.c_int32(channels),
-        ctypes.byref(_taps(grid.y.taps())),
-        ctypes.byref(_taps(grid.x.taps())),
+        ctypes.byref(_taps(down)),
+        ctypes.byref(_taps(across)),
         ctypes.c_int32(threads()),
-        ctypes.c_void_p(address(winner)),
+        ctypes.c_void_p(address(winner, torch.int32)),
     )
     return winner
 
@@ -41,4 +41,5 @@ class _Taps(ctypes.Structure):
 
 
 def _taps(taps: Taps) -> _Taps:
-    return _Taps(address(taps.low), address(taps.high), address(taps.weight), len(taps.weight))
+    low, high = address(taps.low, torch.int64), address(taps.high, torch.int64)
+    return _Taps(low, high, address(taps.weight), len(taps.weight))

@@ -30,6 +30,9 @@
 #else
 #define LANES 4
 #endif
+#ifndef SOURCE
+#define SOURCE 0  // the build sets it to a checksum of this file
+#endif
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace {
@@ -283,17 +286,17 @@ void bound(const Tile& tile, Keys keys, Bounds& bounds, std::integer_sequence<in
         }
         const int64_t rest = (tile.query.channels + stage) * PANEL;
         const Vector a = load(above + rest), m = load(middle + rest), b = load(below + rest);
-        int left = 0;
+        int remaining = 0;
         const auto look = [&](int i, Vector key, Vector sum_a, Vector sum_m, Vector sum_b) {
             bounds.of[0][i] = sum_a + a * key;
             bounds.of[1][i] = sum_m + m * key;
             bounds.of[2][i] = sum_b + b * key;
-            left += among(bounds.of[0][i], tile.threshold[0]) + among(bounds.of[1][i], tile.threshold[1]) +
+            remaining += among(bounds.of[0][i], tile.threshold[0]) + among(bounds.of[1][i], tile.threshold[1]) +
                     among(bounds.of[2][i], tile.threshold[2]);
         };
         (look(I, keys.template at<I>(tile.query.channels + stage), sum_above[I], sum_middle[I], sum_below[I]), ...);
         // Going on costs what the products of so many pairs cost.
-        if (next == 0 || left * PAIRS_PER_AXIS <= next * int(sizeof...(I))) return;
+        if (next == 0 || remaining * PAIRS_PER_AXIS <= next * int(sizeof...(I))) return;
     }
 }
 
@@ -510,6 +513,9 @@ EXPORT void decide(const float* soft, int32_t columns, int32_t channels, const T
 }
 
 // -------------------------------------------------------------------------------------------------- which of them
+
+// Which kernel.cpp this was made from.
+EXPORT uint32_t source() { return SOURCE; }
 
 // The instruction sets of this processor: 0 only what every one has, 1 AVX2 with FMA, 2 also AVX-512.
 EXPORT int32_t level() {

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,6 +28,11 @@ class Kernel:
     reason: str = ""
     remedy: str = ""
 
+    @property
+    def rounding(self) -> str:
+        """Forms with the same give the same to the bit."""
+        return "fused" if self.form in ("avx2", "avx512") else self.form
+
 
 @lru_cache(maxsize=1)
 def find_kernel() -> Kernel:
@@ -43,7 +49,10 @@ def find_kernel() -> Kernel:
             return Kernel(None, "torch", f"this processor cannot run {wanted}", f"set {CHOICE} to {runs[-1]}")
         return Kernel(_load(wanted), wanted)
     except OSError as error:
-        return Kernel(None, "torch", f"no compiled kernel ({error})", _REBUILD)
+        return Kernel(None, "torch", f"the kernel was not compiled ({error})", _REBUILD)
+    except _StaleError:
+        reason, remedy = "the kernel was compiled from another kernel.cpp", "python hatch_build.py, or install again"
+        return Kernel(None, "torch", reason, remedy)
 
 
 def kernel_for(*tensors: Tensor) -> ctypes.CDLL | None:
@@ -53,10 +62,10 @@ def kernel_for(*tensors: Tensor) -> ctypes.CDLL | None:
     return find_kernel().functions
 
 
-def address(tensor: Tensor) -> int:
-    """Where a tensor's values begin; they must lie one after the other."""
-    if not tensor.is_contiguous():
-        raise ValueError("only contiguous tensors can be handed to the kernel")
+def address(tensor: Tensor, dtype: torch.dtype = torch.float32) -> int:
+    """Where a tensor's values begin; they must be what the kernel takes them for, one after the other."""
+    if not tensor.is_contiguous() or tensor.dtype != dtype or tensor.device.type != "cpu":
+        raise ValueError(f"the kernel takes contiguous {dtype} on the CPU, not {tensor.dtype} on {tensor.device}")
     return tensor.data_ptr()
 
 
@@ -76,4 +85,14 @@ def _level() -> int:
 
 
 def _load(form: str) -> ctypes.CDLL:
-    return ctypes.CDLL(str(Path(__file__).with_name(f"kernel_{form}.so")))
+    """The library of a form, if it was made from the source beside it: another one may have other arguments."""
+    folder = Path(__file__).parent
+    functions = ctypes.CDLL(str(folder / f"kernel_{form}.so"))
+    source = zlib.crc32((folder / "kernel.cpp").read_bytes())
+    if not hasattr(functions, "source") or functions.source() & 0xFFFFFFFF != source:
+        raise _StaleError
+    return functions
+
+
+class _StaleError(Exception):
+    """A library that was made from another source."""

@@ -2,6 +2,7 @@
 
 import ctypes
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -51,24 +52,31 @@ def principal_axes(cells: Cells) -> Axes:
 
     They decide how long a search takes and nothing else, so those of one frame do for a whole video.
     """
-    flat = cells.flatten(0, 1)
-    shortest_first: Tensor = torch.linalg.eigh(flat.T @ flat).eigenvectors
+    flat = cells.flatten(0, 1).double()
+    shortest_first: Tensor = torch.linalg.eigh(flat.T @ flat).eigenvectors.float()
     return shortest_first.flip(1).contiguous()
 
 
 def pack(cells: Cells, axes: Axes) -> Packed:
     """Features turned to axes that stand at right angles to each other, with the lengths that remain."""
     rows, columns, _ = cells.shape
-    turned = cells @ axes
+    turned = _turned(cells, axes)
     values = torch.cat([turned, _remaining(turned)], dim=-1)
     padded = F.pad(values, (0, 0, 0, -columns % _PANEL)).view(rows, -1, _PANEL, values.shape[-1])
     return Packed(cells.contiguous(), padded.transpose(2, 3).contiguous(), axes)
 
 
+def _turned(cells: Cells, axes: Axes) -> Cells:
+    """The products in no less than fp32, whatever torch was told to be content with: the margin below counts on it."""
+    rough = torch.get_float32_matmul_precision() != "highest" or "DNNL_DEFAULT_FPMATH_MODE" in os.environ
+    with torch.autocast("cpu", enabled=False):
+        return (cells.double() @ axes.double()).float() if rough else cells @ axes
+
+
 def _remaining(turned: Cells) -> Float[Tensor, "rows columns stages"]:
     """The length of what remains of every feature after the first 32, 64, 128 ... axes, and after all.
 
-    With a margin: the product of two margins is more than what rounding can take from a score.
+    With a margin: the product of two margins is several times what rounding takes from a sum of so many products.
     """
     channels = turned.shape[-1]
     ends = [channels]
@@ -100,8 +108,8 @@ def search(functions: ctypes.CDLL, query: Packed, keys: Sequence[Keys], k: int) 
         ctypes.c_int32(k),
         ctypes.c_int32(threads()),
         ctypes.c_void_p(address(found.score)),
-        ctypes.c_void_p(address(found.index)),
-        ctypes.c_void_p(address(found.distance)),
+        ctypes.c_void_p(address(found.index, torch.int64)),
+        ctypes.c_void_p(address(found.distance, torch.int32)),
     )
     return found
 

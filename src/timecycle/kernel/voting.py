@@ -22,7 +22,7 @@ def vote(
     maps = [label.contiguous() for label in labels]
     result = torch.empty(queries, channels)
     functions.vote(
-        ctypes.c_void_p(address(index)),
+        ctypes.c_void_p(address(index, torch.int64)),
         ctypes.c_void_p(address(weight)),
         ctypes.c_int64(queries),
         ctypes.c_int32(votes),

@@ -12,7 +12,7 @@ from timecycle.synthetic import WorldConfig, make_world
 
 log = logging.getLogger("timecycle")
 
-_AGREEMENT = 0.999  # mean cosine of descriptors; a trained ResNet-18 has 0.9995
+_AGREEMENT = 0.999  # mean cosine of descriptors
 
 
 def choose_precision(load: Callable[[Precision], Encoder]) -> Encoder:

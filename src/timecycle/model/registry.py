@@ -48,7 +48,7 @@ def load_encoder(
 ) -> Encoder:
     """An encoder by name (see `encoder_names`) or from a safetensors file.
 
-    fp32 gives the same labels on every machine. `auto` is bf16 where a CPU multiplies it and descriptors agree.
+    fp32 is the most exact. `auto` is bf16 where a CPU multiplies it and descriptors agree.
     """
     if precision == "auto":
         if pick_device(device).type != "cpu":

@@ -1,7 +1,7 @@
 """Frames decoded and encoded ahead of the labels, several at a time.
 
-Frames do not wait for each other's labels, so each is encoded by one worker with few threads: two convolutions side by
-side keep two cores busier than one convolution on both. The result does not depend on it to a bit.
+Frames do not wait for each other's labels, so each is encoded by one worker with its share of the threads: two
+convolutions side by side keep two cores busier than one convolution on both. The result does not depend on it to a bit.
 """
 
 from collections import deque
@@ -63,7 +63,7 @@ def _pool(workers: int) -> ThreadPoolExecutor:
     """Workers that share torch's threads among them."""
     threads = torch.get_num_threads()
     pool = ThreadPoolExecutor(
-        workers, "timecycle-encode", initializer=torch.set_num_threads, initargs=(max(threads // workers, 1),)
+        workers, "timecycle-encode", initializer=torch.set_num_threads, initargs=(-(-threads // workers),)
     )
     # torch keeps the number for each thread, but threads begun later take the last one set by any: let all workers
     # begin, then say again what it is for the others.

@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: N812
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from timecycle.kernel import search as kernel
+from timecycle.kernel import search as compiled
 from timecycle.kernel import voting
 from timecycle.kernel.library import kernel_for
 from timecycle.propagation.best import Best, merged
@@ -29,11 +29,11 @@ Weighting = Literal["joint", "per_reference"]
 class Packing:
     """A frame's features as the kernel reads them, made once and kept for as long as the frame is remembered."""
 
-    packed: kernel.Packed | None = None
+    packed: compiled.Packed | None = None
 
-    def of(self, cells: Cells, axes: kernel.Axes) -> kernel.Packed:
+    def of(self, cells: Cells, axes: compiled.Axes) -> compiled.Packed:
         if self.packed is None or self.packed.axes is not axes:
-            self.packed = kernel.pack(cells, axes)
+            self.packed = compiled.pack(cells, axes)
         return self.packed
 
 
@@ -62,7 +62,7 @@ class Neighbours:
 def packed_like(cells: Cells, others: Iterable[Packing]) -> Packing:
     """The packing of a frame of the same video as others: along their axes, where any of them has some."""
     axes = next((other.packed.axes for other in others if other.packed), None)
-    return Packing() if axes is None else Packing(kernel.pack(cells, axes))
+    return Packing() if axes is None else Packing(compiled.pack(cells, axes))
 
 
 def neighbours(
@@ -127,9 +127,9 @@ def _search(query: Cells, references: Sequence[Reference], k: int, packing: Pack
     # No wider than the maps: a window far larger than they are would only make room for nothing.
     widest = max(cells.shape[1] for cells in (query, *(reference.cells for reference in references)))
     # The query's axes where it has some: they are those of the video it is from.
-    axes = packing.packed.axes if packing.packed else kernel.principal_axes(query)
+    axes = packing.packed.axes if packing.packed else compiled.principal_axes(query)
     keys = [
-        kernel.Keys(
+        compiled.Keys(
             reference.packing.of(reference.cells, axes),
             tuple(min(x, widest) for x in reference.window.reach) if reference.window else (),
             first,
@@ -139,7 +139,7 @@ def _search(query: Cells, references: Sequence[Reference], k: int, packing: Pack
     # The first reference is the oldest and the least alike: the others first, for a high threshold early. Those seen
     # whole come last, for the same reason.
     keys = sorted([*keys[1:], *keys[:1]], key=lambda key: not key.reach)
-    found = kernel.search(functions, packing.of(query, axes), keys, k)
+    found = compiled.search(functions, packing.of(query, axes), keys, k)
     return Best(found.score, found.index, found.distance)
 
 

@@ -105,6 +105,7 @@ class Propagation:
         decided: Labels = space.from_soft(carried.soft, carried.grid)
         return decided if labels is None else space.put_back(labels, decided)
 
+    @torch.inference_mode()  # here too: it is called from other threads, where the mode of this one does not hold
     def encode(self, image: UInt8[np.ndarray, "height width 3"]) -> FeatureMap:
         """The features of a frame at the size the settings ask for."""
         return self.encoder.encode(resize(image, self.config))
