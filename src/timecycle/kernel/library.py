@@ -3,7 +3,6 @@
 import ctypes
 import os
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -72,11 +71,6 @@ def address(tensor: Tensor, dtype: torch.dtype = torch.float32) -> int:
 def threads() -> int:
     """As many as torch uses: what bounds one bounds the other."""
     return torch.get_num_threads()
-
-
-def structures(kind: type[ctypes.Structure], items: Sequence[ctypes.Structure]) -> ctypes.Array[ctypes.Structure]:
-    """Structures one after the other, as a C function reads them."""
-    return (kind * len(items))(*items)
 
 
 def _level() -> int:

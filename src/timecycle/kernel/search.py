@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from timecycle.kernel.library import address, structures, threads
+from timecycle.kernel.library import address, threads
 
 _PANEL = 16  # PANEL of kernel.cpp
 _FIRST_STAGE = 32  # FIRST_STAGE of kernel.cpp
@@ -103,7 +103,7 @@ def search(functions: ctypes.CDLL, query: Packed, keys: Sequence[Keys], k: int) 
     ]
     functions.search(
         ctypes.byref(_map(query)),
-        structures(_Reference, references),
+        (_Reference * len(references))(*references),
         ctypes.c_int32(len(keys)),
         ctypes.c_int32(k),
         ctypes.c_int32(threads()),

@@ -18,7 +18,8 @@ from torch import Tensor
 from timecycle.kernel import search as compiled
 from timecycle.kernel import voting
 from timecycle.kernel.library import kernel_for
-from timecycle.propagation.best import Best, merged
+from timecycle.kernel.search import Found
+from timecycle.propagation.best import merged
 from timecycle.propagation.tiles import Cells, Seen, search_tiles, weigh_tiles
 from timecycle.propagation.window import Window
 
@@ -120,7 +121,7 @@ def vote(found: Neighbours, labels: Sequence[Float[Tensor, "cells channels"]]) -
     return F.embedding_bag(found.index, whole, per_sample_weights=found.weight, mode="sum")
 
 
-def _search(query: Cells, references: Sequence[Reference], k: int, packing: Packing) -> Best:
+def _search(query: Cells, references: Sequence[Reference], k: int, packing: Packing) -> Found:
     functions = kernel_for(query, *(reference.cells for reference in references))
     if functions is None:
         return search_tiles(query, [Seen(reference.cells, reference.window) for reference in references], k)
@@ -139,8 +140,7 @@ def _search(query: Cells, references: Sequence[Reference], k: int, packing: Pack
     # The first reference is the oldest and the least alike: the others first, for a high threshold early. Those seen
     # whole come last, for the same reason.
     keys = sorted([*keys[1:], *keys[:1]], key=lambda key: not key.reach)
-    found = compiled.search(functions, packing.of(query, axes), keys, k)
-    return Best(found.score, found.index, found.distance)
+    return compiled.search(functions, packing.of(query, axes), keys, k)
 
 
 def _first_indices(references: Sequence[Reference]) -> list[int]:
@@ -151,11 +151,11 @@ def _first_indices(references: Sequence[Reference]) -> list[int]:
     return firsts
 
 
-def _moved(best: Best, first: int) -> Best:
-    return Best(best.score, best.index + first, best.distance)
+def _moved(best: Found, first: int) -> Found:
+    return Found(best.score, best.index + first, best.distance)
 
 
-def _weigh(best: Best, temperature: float) -> Neighbours:
+def _weigh(best: Found, temperature: float) -> Neighbours:
     return _kept(best, (best.score / temperature).softmax(dim=1))
 
 
@@ -170,6 +170,6 @@ def _weigh_per_reference(query: Cells, references: Sequence[Reference], *, k: in
     return Neighbours(torch.cat([p.index for p in parts], dim=1), torch.cat([p.weight for p in parts], dim=1))
 
 
-def _kept(best: Best, weight: Float[Tensor, "queries k"]) -> Neighbours:
+def _kept(best: Found, weight: Float[Tensor, "queries k"]) -> Neighbours:
     missing = best.score == -torch.inf
     return Neighbours(best.index.masked_fill(missing, 0), weight.masked_fill(missing, 0))

@@ -12,7 +12,8 @@ import torch.nn.functional as F  # noqa: N812
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from timecycle.propagation.best import Best, in_order
+from timecycle.kernel.search import Found
+from timecycle.propagation.best import in_order
 from timecycle.propagation.window import Window
 
 Cells = Float[Tensor, "rows columns channels"]
@@ -36,18 +37,18 @@ class Seen:
 class Weighed:
     """The best keys of one reference, and the log of the sum of exp(score / temperature) over all that is seen."""
 
-    best: Best
+    best: Found
     log_total: Float[Tensor, "queries 1"]
 
 
-def search_tiles(query: Cells, references: Sequence[Seen], k: int) -> Best:
+def search_tiles(query: Cells, references: Sequence[Seen], k: int) -> Found:
     """The k best keys over all references; `index` counts the cells of the first, then of the second, and so on."""
 
     def search(scored: list[_Scored]) -> list[Tensor]:
         best = _best(scored, k)
         return [best.score, best.index, best.distance]
 
-    return Best(*_over_tiles(query, references, search))
+    return Found(*_over_tiles(query, references, search))
 
 
 def weigh_tiles(query: Cells, reference: Seen, k: int, temperature: float) -> Weighed:
@@ -59,7 +60,7 @@ def weigh_tiles(query: Cells, reference: Seen, k: int, temperature: float) -> We
         return [best.score, best.index, best.distance, log_total]
 
     *best, log_total = _over_tiles(query, [reference], search)
-    return Weighed(Best(*best), log_total)
+    return Weighed(Found(*best), log_total)
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ def _places(rows: slice, columns: slice, device: torch.device) -> tuple[Int[Tens
     return y.repeat_interleave(len(x)), x.repeat(len(y))
 
 
-def _best(scored: list[_Scored], k: int) -> Best:
+def _best(scored: list[_Scored], k: int) -> Found:
     """The k best keys of each query over these references."""
     keys = _joined(scored, at_least=k + 1)
     top = keys.score.topk(k + 1, dim=1)
@@ -182,7 +183,7 @@ def _best(scored: list[_Scored], k: int) -> Best:
         place = place.clone()
         place[tied] = _nearest_of_equals(keys, tied, values[tied], place[tied])
     distance = (keys.y[place] - keys.query_y) ** 2 + (keys.x[place] - keys.query_x) ** 2
-    return in_order(Best(values, keys.index[place], distance))
+    return in_order(Found(values, keys.index[place], distance))
 
 
 def _joined(scored: list[_Scored], *, at_least: int) -> _Scored:
