@@ -22,7 +22,7 @@ from timecycle.kernel.library import Kernel
 from timecycle.labels import Keypoints, Masks
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.runs import Task, run
-from timecycle.video import open_video
+from timecycle.video import VideoWriter, open_video
 
 CONFIG = PropagateConfig(window_px=32, anchor_window_px=32)
 
@@ -180,20 +180,37 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def film(folder: Path) -> np.ndarray:
-    return np.stack([frame.image for frame in open_video(folder / "overlay.mp4")]).astype(int)
-
-
 def test_going_on_gives_the_same_film_of_points(world, tmp_path, monkeypatch):
-    """Points on disk are the points that were drawn, to the last digit."""
+    """Points on disk are the points that were drawn, to the last digit.
+
+    What the encoder is given is compared: of pictures this small, libx264 does not make the same bytes twice.
+    """
     monkeypatch.setattr("timecycle.propagation.propagate._SNAPSHOT_FRAMES", 4)
+    films: dict[str, list[bytes]] = {}
+    monkeypatch.setattr(runs, "VideoWriter", watched(films))
     truth = world.keypoints(0)
     labels = {0: Keypoints(truth.names, truth.xy + np.float32(1 / 3), truth.visible)}
     run(task(world, labels), tmp_path / "whole")
     interrupted(world, tmp_path / "parts", after=9, labels=labels)
     run(task(world, labels), tmp_path / "parts", resume=True)
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
-    assert np.abs(film(tmp_path / "parts") - film(tmp_path / "whole")).mean() < 1
+    assert len(films["whole"]) == 12
+    assert films["parts"] == films["whole"]
+
+
+def watched(films: dict[str, list[bytes]]) -> type[VideoWriter]:
+    """A writer that also keeps the newest film of every folder, by the folder's name."""
+
+    class Watched(VideoWriter):
+        def __init__(self, path, size, time_base):
+            super().__init__(path, size, time_base)
+            self._film = films[path.parent.name] = []
+
+        def write(self, image, pts):
+            self._film.append(image.tobytes())
+            super().write(image, pts)
+
+    return Watched
 
 
 @pytest.mark.parametrize("after", [1, 6, 9, 14, 20])
