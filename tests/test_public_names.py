@@ -26,11 +26,13 @@ PUBLIC = [
     "TimecycleError",
     "__version__",
     "correspond",
+    "from_pretrained",
     "load_encoder",
     "open_video",
     "propagate",
     "propagate_config",
     "propagate_to_folder",
+    "save_pretrained",
 ]
 
 GLOBALS = """

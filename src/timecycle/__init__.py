@@ -4,6 +4,7 @@ from timecycle.api import correspond, propagate, propagate_to_folder
 from timecycle.config import propagate_config
 from timecycle.errors import TimecycleError
 from timecycle.labels import Coordinates, Keypoints, Masks, Parts, Texture
+from timecycle.model.pretrained import from_pretrained, save_pretrained
 from timecycle.model.registry import load_encoder
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.state import Propagation
@@ -21,9 +22,11 @@ __all__ = [
     "TimecycleError",
     "__version__",
     "correspond",
+    "from_pretrained",
     "load_encoder",
     "open_video",
     "propagate",
     "propagate_config",
     "propagate_to_folder",
+    "save_pretrained",
 ]

@@ -37,6 +37,7 @@ def examine() -> list[Finding]:
         _kernel(),
         _video_encoder(),
         _evaluation(),
+        _hub(),
         Finding("weights", "resnet18 with random weights", False, "pass --encoder WEIGHTS.safetensors"),
     ]
 
@@ -86,3 +87,9 @@ def _evaluation() -> Finding:
     if missing:
         return Finding("evaluate", f"no {', '.join(missing)}", False, "pip install 'timecycle[eval]', if you want it")
     return Finding("evaluate", "metrics, plots and optical flow")
+
+
+def _hub() -> Finding:
+    if importlib.util.find_spec("transformers") is None:
+        return Finding("hub", "no transformers", False, "pip install 'timecycle[hub]', if you want it")
+    return Finding("hub", f"transformers {importlib.metadata.version('transformers')}")

@@ -15,6 +15,7 @@ from timecycle.cli.evaluate import Evaluate
 from timecycle.cli.flow import Flow
 from timecycle.cli.propagate import Propagate
 from timecycle.cli.train import Train
+from timecycle.cli.weights import Weights
 from timecycle.cores import usable_cores
 from timecycle.errors import TimecycleError
 from timecycle.version import __version__
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "flow": Flow,
         "train": Train,
         "evaluate": Evaluate,
+        "weights": Weights,
         "demo": Demo,
         "doctor": Doctor,
     }

@@ -12,13 +12,17 @@ from timecycle.files import sha256
 from timecycle.model.calibration import calibrated
 from timecycle.model.encoder import Encoder
 from timecycle.model.foreign import efficientnet, vgg
+from timecycle.model.foreign.backbone import load_backbone
 from timecycle.model.foreign.network import Geometry, NetworkEncoder, Scaling
 from timecycle.model.foreign.rgb import RgbEncoder
 from timecycle.model.foreign.sift import SiftEncoder
+from timecycle.model.hub import HubName, parse_hub_name, read_hub_config
 from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, Device, Precision, ResNetEncoder, pick_device
 from timecycle.model.precision import choose_precision
+from timecycle.model.pretrained import MODEL_TYPE, build_pretrained
 from timecycle.model.resnet import Architecture, ResNetConfig, random_resnet
-from timecycle.model.weights import hash_state, load_weights
+from timecycle.model.shipped import find_shipped, shipped
+from timecycle.model.weights import PICKLES, hash_state, load_weights
 
 log = logging.getLogger("timecycle")
 
@@ -46,7 +50,8 @@ class _Run:
 def load_encoder(
     name_or_path: str = DEFAULT_ENCODER, *, device: Device = "auto", precision: PrecisionChoice = "fp32"
 ) -> Encoder:
-    """An encoder by name (see `encoder_names`) or from a safetensors file.
+    """An encoder by name (see `encoder_names`), from a safetensors file, or of the Hugging Face Hub: a folder or
+    ORGANISATION/NAME[@REVISION][#STAGE].
 
     fp32 is the most exact. `auto` is bf16 where a CPU multiplies it and descriptors agree.
     """
@@ -66,11 +71,15 @@ def load_encoder(
         return _random(name_or_path, run)
     if name_or_path in _NAMED:
         return _NAMED[name_or_path](run)
-    path = Path(name_or_path)
+    path = find_shipped(name_or_path) or Path(name_or_path)
+    hub = None if path.suffix in (".safetensors", *PICKLES) else parse_hub_name(name_or_path)
+    if hub is not None:
+        return _of_hub(hub, run)
     if path.suffix == "" and not path.exists():
         raise WeightsError(
             f"there is no encoder {name_or_path!r}",
-            remedy=f"give a .safetensors file or one of the names {', '.join(encoder_names())}",
+            remedy="give a .safetensors file, a folder or ORGANISATION/NAME of the Hugging Face Hub, "
+            f"or one of the names {', '.join(encoder_names())}",
         )
     model = load_weights(path)
     return ResNetEncoder(model, name=path.name, sha256=sha256([path]), device=device, precision=precision)
@@ -79,7 +88,16 @@ def load_encoder(
 def encoder_names() -> list[str]:
     """The names `load_encoder` knows; `random-...` takes a seed as in random-resnet18@1."""
     random = [f"random-{architecture}" for architecture in get_args(Architecture)]
-    return [*get_args(Architecture), *random, *_NAMED]
+    return [*(weights.name for weights in shipped()), *get_args(Architecture), *random, *_NAMED]
+
+
+def _of_hub(hub: HubName, run: _Run) -> Encoder:
+    config = read_hub_config(hub)
+    if config.get("model_type") != MODEL_TYPE:
+        return load_backbone(hub, device=run.device, precision=run.precision)
+    model = build_pretrained(hub, config)
+    digest = hash_state(model.state_dict())
+    return ResNetEncoder(model, name=str(hub), sha256=digest, device=run.device, precision=run.precision)
 
 
 def _random(name: str, run: _Run) -> Encoder:

@@ -16,7 +16,7 @@ from timecycle.errors import SettingsError, WeightsError
 from timecycle.files import atomic_write, write_text
 from timecycle.model.resnet import Architecture, ResNet, ResNetConfig
 
-_PICKLES = (".pth", ".pt", ".ckpt", ".bin", ".tar", ".pkl", ".pickle")
+PICKLES = (".pth", ".pt", ".ckpt", ".bin", ".tar", ".pkl", ".pickle")
 _NOT_OURS = ("layer4.", "fc.")  # a classifier's last layers, which the encoder does not have
 
 
@@ -29,11 +29,17 @@ class Card:
     licence: str = "Apache-2.0"
     notes: str = ""
     scores: dict[str, float] = field(default_factory=dict)
+    source: dict[str, str] = field(default_factory=dict)  # the file it was converted from, where it was
 
 
-def save_weights(path: Path, model: ResNet, card: Card) -> None:
-    """Write PATH.safetensors and PATH.json."""
+def save_weights(path: Path, model: ResNet, card: Card, *, half: bool = False) -> None:
+    """Write PATH.safetensors and PATH.json; with `half` the kernels take half the space.
+
+    Norms stay as they are: they are few, and a small variance would become zero.
+    """
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    if half:
+        state = {name: tensor.half() if tensor.ndim > 1 else tensor for name, tensor in state.items()}
     base = path.name.removesuffix(".safetensors")
     with atomic_write(path.with_name(f"{base}.safetensors")) as file:
         file.write(save(state))
@@ -42,11 +48,10 @@ def save_weights(path: Path, model: ResNet, card: Card) -> None:
 
 def load_weights(path: Path) -> ResNet:
     """The model of a safetensors file; without a card its architecture is read off the tensors' names."""
-    if path.suffix.lower() in _PICKLES:
+    if path.suffix.lower() in PICKLES:
         raise WeightsError(
             f"{path} is a pickle checkpoint, and loading a pickle can run any code",
-            remedy="convert it where you trust it: safetensors.torch.save_file(torch.load(PATH, weights_only=True), "
-            "'weights.safetensors')",
+            remedy=f"convert it once, which runs none: timecycle weights convert {path}",
         )
     if not path.is_file():
         raise WeightsError(
@@ -64,7 +69,13 @@ def load_weights(path: Path) -> ResNet:
         for name, tensor in state.items()
         if not name.removeprefix("module.").startswith(_NOT_OURS)
     }
-    model = ResNet(_read_card(path) or _guess_config(path, state))
+    card = read_card(path)
+    return build_resnet(path, state, card.encoder if card else None)
+
+
+def build_resnet(path: Path, state: dict[str, Tensor], config: ResNetConfig | None = None) -> ResNet:
+    """A model of these tensors; without settings they are read off the tensors' names. `path` is for messages."""
+    model = ResNet(config or guess_config(path, state))
     _load_state(path, model, state)
     return model
 
@@ -78,13 +89,14 @@ def hash_state(state: dict[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _read_card(path: Path) -> ResNetConfig | None:
+def read_card(path: Path) -> Card | None:
+    """The card beside a file of weights, if there is one."""
     card = path.with_suffix(".json")
     if not card.is_file():
         return None
     try:
-        fields: dict[str, Any] = json.loads(card.read_text(encoding="utf-8"))["encoder"]
-        return ResNetConfig(**fields)
+        fields: dict[str, Any] = json.loads(card.read_text(encoding="utf-8"))
+        return Card(**{**fields, "encoder": ResNetConfig(**fields["encoder"])})
     except (ValueError, KeyError, TypeError, SettingsError) as error:
         raise WeightsError(
             f"the card {card} does not describe an encoder: {error}",
@@ -92,7 +104,8 @@ def _read_card(path: Path) -> ResNetConfig | None:
         ) from error
 
 
-def _guess_config(path: Path, state: dict[str, Tensor]) -> ResNetConfig:
+def guess_config(path: Path, state: dict[str, Tensor]) -> ResNetConfig:
+    """The settings that tensors betray by their names; `path` is for messages."""
     if "conv1.weight" not in state or "layer1.0.conv1.weight" not in state:
         raise WeightsError(
             f"{path} has no ResNet's tensors (conv1.weight, layer1.0.conv1.weight ...)",

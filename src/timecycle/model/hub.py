@@ -1,0 +1,80 @@
+"""Where the Hugging Face Hub keeps encoders: a repository by name, or a folder in the same layout."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from timecycle.errors import WeightsError
+from timecycle.extras import need
+
+_NAME = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?(#(?P<stage>\w+))?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubName:
+    """A repository or a folder, a revision, and which stage of the encoder to take (none: a good one)."""
+
+    name: str
+    revision: str | None = None
+    stage: str | None = None
+
+    def __str__(self) -> str:
+        return self.name + (f"@{self.revision}" if self.revision else "") + (f"#{self.stage}" if self.stage else "")
+
+
+def parse_hub_name(text: str) -> HubName | None:
+    """What `ORGANISATION/NAME[@REVISION][#STAGE]` or `FOLDER[#STAGE]` says; None if it is neither."""
+    folder, _, stage = text.partition("#")
+    if Path(folder).is_dir():
+        return HubName(name=folder, stage=stage or None)
+    parts = _NAME.fullmatch(text)
+    return HubName(**parts.groupdict()) if parts and not Path(text).exists() else None
+
+
+def hub_file(hub: HubName, file: str) -> Path | None:
+    """The file, brought here if it was not yet; None if the repository or folder has no such file."""
+    if Path(hub.name).is_dir():
+        path = Path(hub.name) / file
+        return path if path.is_file() else None
+    need("huggingface_hub", extra="hub")
+    from huggingface_hub import hf_hub_download  # noqa: PLC0415  an extra
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError  # noqa: PLC0415
+
+    try:
+        return Path(hf_hub_download(hub.name, file, revision=hub.revision))
+    except LocalEntryNotFoundError as error:
+        raise WeightsError(
+            f"{hub} is not on this machine, and the Hugging Face Hub cannot be reached",
+            remedy="bring it here once with a connection (hf download NAME), or give a folder that holds it",
+        ) from error
+    except EntryNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise WeightsError(
+            f"the Hugging Face Hub does not give {hub}: {first_line(error)}",
+            remedy="check the name; a gated repository needs `hf auth login`",
+        ) from error
+
+
+def read_hub_config(hub: HubName) -> dict[str, Any]:
+    """config.json, which every encoder of the Hub has."""
+    path = hub_file(hub, "config.json")
+    if path is None:
+        raise WeightsError(
+            f"{hub} has no config.json, which says what its weights are",
+            remedy="give a folder written by save_pretrained, or a .safetensors file",
+        )
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise WeightsError(f"{path} cannot be read: {first_line(error)}", remedy="bring it here again") from error
+    if not isinstance(config, dict):
+        raise WeightsError(f"{path} holds no settings", remedy="bring it here again")
+    return config
+
+
+def first_line(error: BaseException) -> str:
+    """What other libraries say, without their advice."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

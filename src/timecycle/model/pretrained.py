@@ -1,0 +1,54 @@
+"""Our encoders in the Hub's layout: a folder, or a repository, with config.json and model.safetensors."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+
+from timecycle.errors import SettingsError, WeightsError
+from timecycle.files import atomic_write, make_folder, write_text
+from timecycle.model.hub import HubName, hub_file, read_hub_config
+from timecycle.model.resnet import ResNet, ResNetConfig
+from timecycle.model.weights import Card, build_resnet
+
+MODEL_TYPE = "timecycle"
+
+_CONFIG = "config.json"
+_TENSORS = "model.safetensors"
+
+
+def save_pretrained(model: ResNet, folder: str | Path, card: Card | None = None) -> Path:
+    """Write the folder that `from_pretrained` reads, ready to be uploaded (`hf upload NAME FOLDER`)."""
+    target = make_folder(Path(folder))
+    state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    with atomic_write(target / _TENSORS) as file:
+        file.write(save(state, metadata={"format": "pt"}))
+    card = card or Card(encoder=model.config, trained_on="unknown", licence="unknown")
+    config = {"model_type": MODEL_TYPE, **dataclasses.asdict(card)}
+    write_text(target / _CONFIG, json.dumps(config, indent=2) + "\n")
+    return target
+
+
+def from_pretrained(name: str | Path, *, revision: str | None = None) -> ResNet:
+    """The encoder that `save_pretrained` wrote, from a folder or by the name of a repository (extra `hub`)."""
+    hub = HubName(name=str(name), revision=revision)
+    return build_pretrained(hub, read_hub_config(hub))
+
+
+def build_pretrained(hub: HubName, config: dict[str, Any]) -> ResNet:
+    """The encoder that a config.json of ours describes."""
+    path = hub_file(hub, _TENSORS)
+    if config.get("model_type") != MODEL_TYPE or path is None:
+        raise WeightsError(
+            f"{hub} is no encoder of timecycle's" if path else f"{hub} has no {_TENSORS}",
+            remedy="load_encoder also takes encoders of the transformers library",
+        )
+    try:
+        encoder = ResNetConfig(**config["encoder"])
+        state = load_file(path)
+    except (KeyError, TypeError, SettingsError, SafetensorError, OSError) as error:
+        raise WeightsError(f"{hub} cannot be read: {error}", remedy="bring it here again") from error
+    return build_resnet(path, state, encoder)

@@ -1,0 +1,177 @@
+"""Checkpoints written in exactly the layouts of other programs give the encoder that was put into them."""
+
+import argparse
+import pickle
+
+import pytest
+import torch
+
+from timecycle.errors import WeightsError
+from timecycle.model.checkpoints import read_checkpoint
+from timecycle.model.resnet import ResNetConfig, random_resnet
+
+
+class Wicked:
+    """What a pickle can do: run a function of its choice when it is opened."""
+
+    def __reduce__(self):
+        return print, ("this was run",)
+
+
+def state_of(config, seed=0):
+    return random_resnet(config, seed=seed).state_dict()
+
+
+def under(prefix, state):
+    return {f"{prefix}{name}": tensor for name, tensor in state.items()}
+
+
+def classifier(state):
+    """The layers of a classifier that the encoder does not have."""
+    return state | {"layer4.0.conv1.weight": torch.zeros(8, 8, 3, 3), "fc.weight": torch.zeros(5, 8)}
+
+
+def timecycle2019():
+    """ResNet-50 inflated to kernels one frame long, res5 and the localizer besides, a 1x1 convolution to 512."""
+    config = ResNetConfig(architecture="resnet50", head_channels=512)
+    state = state_of(config)
+    head = state.pop("head.weight")
+    inflated = {name: tensor.unsqueeze(2) if tensor.ndim == 4 else tensor for name, tensor in state.items()}
+    tensors = under("module.encoderVideo.", classifier(inflated))
+    tensors |= {
+        "module.afterconv1.weight": head.unsqueeze(2),
+        "module.afterconv3_trans.weight": torch.zeros(128, 100, 4, 4),
+        "module.afterconv4_trans.weight": torch.zeros(64, 128, 4, 4),
+        "module.linear2.weight": torch.zeros(3, 10),
+        "module.linear2.bias": torch.zeros(3),
+    }
+    return {"epoch": 14, "state_dict": tensors}, config, {**state, "head.weight": head}
+
+
+def videowalk():
+    """ResNet-18 below a wrapper, the head of training besides, and the command line as it was."""
+    config = ResNetConfig(padding="reflect")
+    state = state_of(config)
+    tensors = under("encoder.model.", classifier(state)) | {
+        "selfsim_fc.0.weight": torch.zeros(128, 512),
+        "selfsim_fc.0.bias": torch.zeros(128),
+    }
+    optimizer = {"state": {0: {"step": 3, "exp_avg": torch.zeros(2)}}, "param_groups": [{"lr": 1e-4, "params": [0]}]}
+    arguments = argparse.Namespace(model_type="scratch", dropout=0.1, theta_affine=None, device="cuda")
+    content = {"model": tensors, "optimizer": optimizer, "lr_scheduler": {}, "epoch": 24, "args": arguments}
+    return content, config, state
+
+
+def moco():
+    config = ResNetConfig(architecture="resnet50")
+    state = state_of(config)
+    tensors = under("module.encoder_q.", classifier(state)) | under("module.encoder_k.", state_of(config, seed=1))
+    content = {"epoch": 200, "arch": "resnet50", "state_dict": tensors | {"module.queue": torch.zeros(128, 10)}}
+    return content, config, state
+
+
+def moco3():
+    config = ResNetConfig(architecture="resnet50")
+    state = state_of(config)
+    tensors = under("module.base_encoder.", classifier(state)) | {"module.predictor.0.weight": torch.zeros(2, 2)}
+    return {"epoch": 300, "arch": "resnet50", "state_dict": tensors}, config, state
+
+
+def dino():
+    config = ResNetConfig(architecture="resnet50")
+    state = state_of(config)
+    teacher = under("backbone.", classifier(state)) | {"head.mlp.0.weight": torch.zeros(2, 2)}
+    return {"student": under("module.", teacher), "teacher": teacher, "epoch": 800}, config, state
+
+
+def torchvision():
+    config = ResNetConfig()
+    state = state_of(config)
+    return classifier(state), config, state
+
+
+def wrapped():
+    config = ResNetConfig(architecture="resnet50")
+    state = state_of(config)
+    return {"state_dict": under("module.", classifier(state)), "best_acc1": 76.1}, config, state
+
+
+LAYOUTS = {
+    "timecycle2019": timecycle2019,
+    "videowalk": videowalk,
+    "moco": moco,
+    "moco3": moco3,
+    "dino": dino,
+    "torchvision": torchvision,
+    "wrapped": wrapped,
+}
+
+
+@pytest.mark.parametrize("is_zip", [True, False])  # files of 2019 are not
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_encoder_in_a_checkpoint_is_read_whole(tmp_path, name, is_zip):
+    content, config, state = LAYOUTS[name]()
+    path = tmp_path / "checkpoint.pth.tar"
+    torch.save(content, path, _use_new_zipfile_serialization=is_zip)
+    foreign = read_checkpoint(path)
+    assert foreign.layout.name == {"moco3": "moco", "wrapped": "torchvision"}.get(name, name)
+    assert foreign.model.config == config
+    found = foreign.model.state_dict()
+    assert all(torch.equal(found[tensor], state[tensor]) for tensor in state)
+
+
+def test_kernels_over_several_frames_are_refused(tmp_path):
+    content, *_ = timecycle2019()
+    content["state_dict"]["module.encoderVideo.conv1.weight"] = torch.zeros(64, 3, 5, 7, 7)
+    torch.save(content, tmp_path / "a.pth")
+    with pytest.raises(WeightsError, match=r"the kernel conv1\.weight looks at 5 frames at once; only encoders of"):
+        read_checkpoint(tmp_path / "a.pth")
+
+
+def test_a_checkpoint_without_its_head_is_named(tmp_path):
+    content, *_ = timecycle2019()
+    del content["state_dict"]["module.afterconv1.weight"]
+    torch.save(content, tmp_path / "a.pth")
+    with pytest.raises(WeightsError, match=r"a\.pth lacks module\.afterconv1\.weight"):
+        read_checkpoint(tmp_path / "a.pth")
+
+
+def test_other_networks_are_refused_with_what_they_hold(tmp_path):
+    torch.save({"model": {"blocks.0.attn.qkv.weight": torch.zeros(2)}, "epoch": 1}, tmp_path / "a.pth")
+    with pytest.raises(WeightsError, match=r"it holds model, epoch; known are TimeCycle, 2019 .*; MoCo; DINO"):
+        read_checkpoint(tmp_path / "a.pth")
+    torch.save([1, 2], tmp_path / "a.pth")
+    with pytest.raises(WeightsError, match="holds list, not named tensors"):
+        read_checkpoint(tmp_path / "a.pth")
+
+
+@pytest.mark.parametrize("blocks", [3, 4])
+def test_a_resnet_of_another_depth_is_refused(tmp_path, blocks):
+    state = torchvision()[2] | {f"layer1.{blocks - 1}.conv1.weight": torch.zeros(64, 64, 3, 3)}
+    torch.save(state, tmp_path / "a.pth")
+    with pytest.raises(WeightsError, match=r"has the unknown layer1\.\d\.conv1\.weight; these are not the weights of"):
+        read_checkpoint(tmp_path / "a.pth")
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_code_in_a_checkpoint_is_named_and_never_run(tmp_path, is_zip, capsys):
+    content = torchvision()[0] | {"more": Wicked()}
+    torch.save(content, tmp_path / "a.pth", _use_new_zipfile_serialization=is_zip)
+    with pytest.raises(WeightsError, match="holds more than tensors"):
+        read_checkpoint(tmp_path / "a.pth")
+    (tmp_path / "b.pth").write_bytes(pickle.dumps(Wicked()))
+    with pytest.raises(WeightsError, match="holds more than tensors"):
+        read_checkpoint(tmp_path / "b.pth")
+    assert "this was run" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut short", b"\x80\x02", b"a web page" * 99, bytes(64)])
+def test_damaged_files_are_named(tmp_path, content):
+    (tmp_path / "a.pth").write_bytes(content)
+    with pytest.raises(WeightsError, match=r"a\.pth (is no checkpoint|holds more than tensors)"):
+        read_checkpoint(tmp_path / "a.pth")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(WeightsError, match="there is no checkpoint"):
+        read_checkpoint(tmp_path / "none.pth")
