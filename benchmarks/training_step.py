@@ -19,7 +19,8 @@ from torch import Tensor
 
 from record import write_record
 from timecycle.config import train_config
-from timecycle.model.resnet import random_resnet
+from timecycle.model.resnet import grid_of, random_resnet
+from timecycle.pose import cell_places
 from timecycle.training.corpus import examine_videos
 from timecycle.training.learner import Batch, encode
 from timecycle.training.pace import time_steps
@@ -124,9 +125,9 @@ def make_batch(config: TrainConfig) -> Batch:
     if config.objective == "cycles":
         p = config.patches.patch_px
         return {"frames": noise(b, n, side, side, 3), "patch": noise(b, p, p, 3), "theta": torch.zeros(b, 3)}
-    identity = torch.tensor([[1.0, 0, 0.1], [0, 1, 0.1]]).expand(b, 2, 3)
-    views = [noise(b, n, config.view_px, config.view_px, 3) for _ in range(2)]
-    return {"out": views[0], "back": views[1], "maps": identity}
+    out, back = (noise(b, n, config.view_px, config.view_px, 3) for _ in range(2))
+    places = (cell_places(grid_of(config.view_px)) + 0.1).expand(b, -1, -1)
+    return {"out": out, "back": back, "places": places, "visible": torch.ones(places.shape[:2], dtype=torch.bool)}
 
 
 def _pictures(batch: Batch) -> list[Tensor]:

@@ -8,17 +8,17 @@ views share no place, so neither standing still nor matching by position closes 
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from timecycle.grid import Grid
 from timecycle.model.affinity import at_least_fp32
 from timecycle.model.objective import Outcome, Scalar, weighted
-from timecycle.pose import mapped_cells
+from timecycle.pose import to_cells
 
 Views = Float[Tensor, "b n c h w"]  # features of length one of n frames of a clip in one view
 Steps = Float[Tensor, "b cells cells"]  # for each cell a distribution over the cells of the next frame
-Maps = Float[Tensor, "b 2 3"]  # from the coordinates of the first view to those of the second
+Places = Float[Tensor, "b cells 2"]  # of the first view's cells in the coordinates of the second
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,18 +34,20 @@ class WalksConfig:
 def walk_losses(
     out: Views,
     back: Views,
-    maps: Maps,
+    places: Places,
     *,
     grid: Grid,
     config: WalksConfig,
+    visible: Bool[Tensor, "b cells"] | None = None,
     change: Float[Tensor, "b cells"] | None = None,
     generator: torch.Generator | None = None,
 ) -> Outcome:
-    """Cross-entropy of where walks of every length end to where the map between the views puts their starts.
+    """Cross-entropy of where walks of every length end to the known places of their starts in the other view.
 
-    `change` is how much each cell of the first frame of `out` changes to the next, on any scale.
+    Cells that are not `visible` all the way are left out. `change` is how much each cell of the first frame of `out`
+    changes to the next, on any scale.
     """
-    target = returns(maps, grid)
+    target = returns(places, grid, visible)
     # Taken apart once: every later indexing would cost a gradient of the size of all frames.
     going, coming = out.unbind(dim=1), back.unbind(dim=1)
     away = torch.eye(grid.cells, device=out.device).expand(len(out), -1, -1)
@@ -73,17 +75,19 @@ class Returns:
     seen: Float[Tensor, "b cells"]
 
 
-def returns(maps: Maps, grid: Grid) -> Returns:
+def returns(places: Places, grid: Grid, visible: Bool[Tensor, "b cells"] | None = None) -> Returns:
     """The places of the first view's cells in the second view, as bilinear weights of its cells."""
-    cells = mapped_cells(maps, grid)
+    cells = to_cells(places, grid)
     column, row = cells.unbind(dim=-1)
     across, down = (
-        (1 - (place[..., None] - torch.arange(count, device=maps.device)).abs()).clamp_min(0)
+        (1 - (place[..., None] - torch.arange(count, device=places.device)).abs()).clamp_min(0)
         for place, count in ((column, grid.x.cells), (row, grid.y.cells))
     )
     weight = (down[..., :, None] * across[..., None, :]).flatten(2)
     # Outside the outer centres the weights no longer add up to one.
     seen = (weight.sum(dim=2) > 0.999).float()
+    if visible is not None:
+        seen = seen * visible
     return Returns(weight, cells, seen)
 
 

@@ -124,10 +124,14 @@ def test_the_number_of_parameters_is_the_published_one_without_res5_and_classifi
 # Geometry
 
 
-@pytest.mark.parametrize("padding", ["zeros", "replicate"])
+@pytest.mark.parametrize(
+    "config",
+    [ResNetConfig(), ResNetConfig(padding="replicate"), ResNetConfig(columns=True, head_channels=256)],
+    ids=str,
+)
 @pytest.mark.parametrize("size", [(1, 1), (7, 9), (8, 8), (9, 9), (15, 33), (40, 41)])
-def test_an_image_of_any_size_has_a_cell_for_every_eighth_pixel_begun(padding, size):
-    model = as_encoder(random_resnet(ResNetConfig(padding=padding), seed=0))
+def test_an_image_of_any_size_has_a_cell_for_every_eighth_pixel_begun(config, size):
+    model = as_encoder(random_resnet(config, seed=0))
     found = model.encode(picture(*size))
     rows, columns = (math.ceil(n / 8) for n in size)
     assert found.cells.shape == (rows, columns, 256)
@@ -164,14 +168,34 @@ def test_a_heads_descriptors_are_positive_only_where_asked():
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("padding", ["zeros", "reflect", "replicate"])
-def test_a_mirrored_image_has_mirrored_features_under_mirrored_kernels(padding):
-    model = lived_in(ResNetConfig(padding=padding))
+@pytest.mark.parametrize(
+    "config",
+    [
+        ResNetConfig(padding="zeros"),
+        ResNetConfig(padding="reflect"),
+        ResNetConfig(padding="replicate"),
+        ResNetConfig(last="res3", columns=True, head_channels=16, padding="reflect"),
+    ],
+    ids=str,
+)
+def test_a_mirrored_image_has_mirrored_features_under_mirrored_kernels(config):
+    model = lived_in(config)
     image = noise(1, 3, 25, 41)
     mirrored = with_kernels(model, lambda kernel: kernel.flip(3))(image.flip(3))
     assert torch.allclose(mirrored.flip(3), model(image), atol=1e-4)
     upside_down = with_kernels(model, lambda kernel: kernel.flip(2))(image.flip(2))
     assert torch.allclose(upside_down.flip(2), model(image), atol=1e-4)
+
+
+@torch.no_grad()
+def test_a_network_that_ends_at_res3_is_the_first_part_of_the_whole():
+    whole = lived_in(ResNetConfig())
+    part = ResNet(ResNetConfig(last="res3")).eval()
+    part.load_state_dict({name: whole.state_dict()[name] for name in part.state_dict()})
+    image = noise(1, 3, 33, 41)
+    assert part.channels == 128
+    wanted = whole.layer3(part.activations(image))
+    assert torch.allclose(whole.activations(image), wanted, atol=1e-5 * float(wanted.abs().max()))
 
 
 @torch.no_grad()
@@ -213,6 +237,9 @@ VARIANTS = [
     ResNetConfig(padding="replicate", head_channels=32),
     ResNetConfig(head_channels=48, head_relu=False),
     ResNetConfig(architecture="resnet50", padding="reflect", head_channels=16),
+    ResNetConfig(last="res3", padding="reflect"),
+    ResNetConfig(columns=True, head_channels=24, head_relu=False),
+    ResNetConfig(last="res3", columns=True, head_channels=24, head_relu=False, padding="reflect"),
 ]
 
 
@@ -291,6 +318,11 @@ def test_random_kernels_have_kaimings_spread():
 def test_a_head_without_channels_is_refused():
     with pytest.raises(SettingsError, match="head_channels is 0; set it to 1 or more, or to None"):
         ResNetConfig(head_channels=0)
+
+
+def test_columns_without_a_head_are_refused():
+    with pytest.raises(SettingsError, match="columns are set without a head to see them; set head_channels too"):
+        ResNetConfig(columns=True)
 
 
 # Devices

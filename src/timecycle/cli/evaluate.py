@@ -15,6 +15,7 @@ from timecycle.errors import SettingsError
 from timecycle.evaluation.badja import find_badja
 from timecycle.evaluation.benchmark import Benchmark
 from timecycle.evaluation.compare import compare, text
+from timecycle.evaluation.composites import CompositesConfig, make_composites
 from timecycle.evaluation.davis import Year, find_davis
 from timecycle.evaluation.evaluate import evaluate, evaluate_masks
 from timecycle.evaluation.jhmdb import find_jhmdb
@@ -137,6 +138,23 @@ class Reconstruction(_Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Composites(_Protocol):
+    """No labels? Things cut out of your videos are moved across others of them, and their masks are known.
+
+    For example: timecycle evaluate composites videos/ --encoder rgb --preset fast -o out
+    """
+
+    seed: Annotated[int, arg(help="another one makes other clips")] = 0
+    footage: Annotated[Path | None, arg(metavar="DIR", help="where the clips are kept; beside OUT by default")] = None
+
+    def find(self) -> Benchmark:
+        with board() as show:
+            folder = self.out.with_name(f"{self.out.name}-footage") if self.footage is None else self.footage
+            made = make_composites(self.root, folder, CompositesConfig(seed=self.seed), progress=show("composing"))
+        return find_davis(made, year="2016", names=self.sequences)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Compare:
     """Which of two results is better, and whether this data can tell.
 
@@ -160,6 +178,7 @@ class Evaluate:
         | Annotated[Vip, subcommand("vip")]
         | Annotated[Badja, subcommand("badja")]
         | Annotated[Reconstruction, subcommand("reconstruction")]
+        | Annotated[Composites, subcommand("composites")]
         | Annotated[Compare, subcommand("compare")]
     )
 

@@ -12,12 +12,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from timecycle.errors import SettingsError
+from timecycle.grid import Grid, grid_over
 
 STRIDE_PX = 8
 FIRST_PX = 0  # every strided layer has an odd kernel padded by half of it, so output c stays centred on input 2c
 
 Architecture = Literal["resnet18", "resnet50"]
 Padding = Literal["zeros", "reflect", "replicate"]
+Layer = Literal["res3", "res4"]  # as the paper counts; torchvision's layer2 and layer3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,13 +28,18 @@ class ResNetConfig:
     padding: Padding = "zeros"  # reflect and replicate hide the border, which zeros give away to the features
     head_channels: int | None = None  # a last 1x1 convolution; the 2019 release has 512 of them
     head_relu: bool = True  # only with a head
+    last: Layer = "res4"
+    columns: bool = False  # the head sees all layers from res2 on: the first ones look at less of the image
 
     def __post_init__(self) -> None:
-        for name, choices in (("architecture", get_args(Architecture)), ("padding", get_args(Padding))):
+        for name, kind in (("architecture", Architecture), ("padding", Padding), ("last", Layer)):
+            choices = get_args(kind)
             if getattr(self, name) not in choices:
                 raise SettingsError(f"{name} is {getattr(self, name)!r}", remedy=f"choose one of {', '.join(choices)}")
         if self.head_channels is not None and (not isinstance(self.head_channels, int) or self.head_channels < 1):
             raise SettingsError(f"head_channels is {self.head_channels!r}", remedy="set it to 1 or more, or to None")
+        if self.columns and self.head_channels is None:
+            raise SettingsError("columns are set without a head to see them", remedy="set head_channels too")
 
 
 class ResNet(nn.Module):
@@ -47,9 +54,13 @@ class ResNet(nn.Module):
         self.bn1 = nn.BatchNorm2d(64)
         self.layer1 = _layer(block, 64, 64, depths[0], stride=1, padding=padding)
         self.layer2 = _layer(block, 64 * block.expansion, 128, depths[1], stride=2, padding=padding)
-        self.layer3 = _layer(block, 128 * block.expansion, 256, depths[2], stride=1, padding=padding)
-        width = 256 * block.expansion
-        self.head = nn.Conv2d(width, config.head_channels, 1, bias=False) if config.head_channels else None
+        widths = [64 * block.expansion, 128 * block.expansion]
+        if config.last == "res4":
+            self.layer3 = _layer(block, widths[-1], 256, depths[2], stride=1, padding=padding)
+            widths.append(256 * block.expansion)
+        width = widths[-1]
+        seen = sum(widths) if config.columns else width
+        self.head = nn.Conv2d(seen, config.head_channels, 1, bias=False) if config.head_channels else None
         self.channels = config.head_channels or width
 
     def forward(self, images: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
@@ -59,7 +70,15 @@ class ResNet(nn.Module):
         """The last feature map before its descriptors are scaled to length 1."""
         x = F.relu(self.bn1(self.conv1(images)), inplace=True)
         x = F.max_pool2d(x, kernel_size=3, stride=2, padding=1)
-        x = self.layer3(self.layer2(self.layer1(x)))
+        res2 = self.layer1(x)
+        layers = [self.layer2(res2)]
+        if self.config.last == "res4":
+            layers.append(self.layer3(layers[0]))
+        x = layers[-1]
+        if self.config.columns:
+            # Cells of res2 are 4 pixels; every second one, with its neighbours, lies where a cell of res3 does.
+            pooled = F.avg_pool2d(res2, kernel_size=3, stride=2, padding=1, count_include_pad=False)
+            x = torch.cat([pooled, *layers], dim=1)
         if self.head is not None:
             x = self.head(x)
             x = F.relu(x) if self.config.head_relu else x
@@ -111,6 +130,12 @@ _ARCHITECTURES: dict[Architecture, tuple[type[BasicBlock] | type[Bottleneck], tu
     "resnet18": (BasicBlock, (2, 2, 2)),
     "resnet50": (Bottleneck, (3, 4, 6)),
 }
+
+
+def grid_of(side_px: int) -> Grid:
+    """The grid of the encoder's features on a square picture."""
+    cells = -(-side_px // STRIDE_PX)
+    return grid_over(side_px, side_px, cells=(cells, cells), stride_px=STRIDE_PX, first_px=FIRST_PX)
 
 
 def random_resnet(config: ResNetConfig, *, seed: int) -> ResNet:

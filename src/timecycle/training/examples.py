@@ -4,13 +4,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float32, UInt8
+from jaxtyping import Bool, Float32, UInt8
 from torch import Tensor
 
 from timecycle.data.clips import ClipReader
 from timecycle.data.order import Place, generator, places
+from timecycle.data.pastes import choose_thing, paste, way_back
 from timecycle.data.patches import choose_patch, cut_patch
-from timecycle.data.views import apply_view, choose_view, photometric, return_map
+from timecycle.data.views import apply_view, choose_view, photometric
+from timecycle.model.resnet import grid_of
+from timecycle.pose import cell_places
 from timecycle.training.settings import TrainConfig
 
 
@@ -25,11 +28,13 @@ class CycleExample:
 
 @dataclass(frozen=True, eq=False)
 class WalkExample:
-    """A clip in two views, and the map from the coordinates of the first to those of the second."""
+    """A clip in two views, and where the cells of the first one's first frame lie in the second, if nothing hides
+    them."""
 
     out: UInt8[np.ndarray, "n side side 3"]
     back: UInt8[np.ndarray, "n side side 3"]
-    maps: Float32[Tensor, "2 3"]
+    places: Float32[Tensor, "cells 2"]
+    visible: Bool[Tensor, "cells"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class Examples:
         clip = self.reader.read(epoch, position, rng).frames
         if self.config.objective == "cycles":
             return self._cycle(clip, rng)
-        return self._walk(clip, rng)
+        return self._walk(clip, epoch, rng)
 
     def parts(self, steps: range, rank: int = 0, world: int = 1) -> Iterator[Sequence[Place]]:
         """The places of every part of these steps; all processes together take each batch once."""
@@ -59,9 +64,19 @@ class Examples:
         # The patch may look different from its frame: colours alone must not find it.
         return CycleExample(clip, photometric(patch[None], self.config.views, rng)[0], theta)
 
-    def _walk(self, clip: UInt8[np.ndarray, "n side side 3"], rng: np.random.Generator) -> WalkExample:
+    def _walk(self, clip: UInt8[np.ndarray, "n side side 3"], epoch: int, rng: np.random.Generator) -> WalkExample:
         size, config = self.config.view_px, self.config.views
         cover = min(size / clip.shape[1], 1.0)
-        maps = [choose_view(config, rng, cover=cover) for _ in range(2)]
-        out, back = (photometric(apply_view(clip, affine, size), config, rng) for affine in maps)
-        return WalkExample(out, back, return_map(*maps))
+        maps = (choose_view(config, rng, cover=cover), choose_view(config, rng, cover=cover))
+        views = [apply_view(clip, affine, size) for affine in maps]
+        things = []
+        for _ in range(int(rng.integers(self.config.pastes.most + 1))):
+            other = int(rng.integers(len(self.reader)))
+            alike = rng.random() < self.config.pastes.alike
+            source = clip[:, :, ::-1].copy() if alike else self.reader.read(epoch, other, rng).frames
+            thing = choose_thing(self.config.pastes, rng, frames=len(clip), cover=cover)
+            views = [paste(view, source, thing, way) for view, way in zip(views, thing.placings, strict=True)]
+            things.append(thing)
+        out, back = (photometric(view, config, rng) for view in views)
+        way = way_back(cell_places(grid_of(size)), maps, things)
+        return WalkExample(out, back, way.places, way.visible)

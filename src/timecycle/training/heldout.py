@@ -14,12 +14,12 @@ from timecycle.data.order import generator
 from timecycle.data.views import ViewConfig, apply_view, choose_view, photometric, return_map
 from timecycle.files import make_folder
 from timecycle.model.encoder import FeatureMap
-from timecycle.model.resnet import ResNet
+from timecycle.model.resnet import ResNet, grid_of
 from timecycle.pose import cell_places
 from timecycle.propagation.flow import match
 from timecycle.render import match_lines, save_picture
 from timecycle.training.health import examine
-from timecycle.training.learner import encode, grid_of
+from timecycle.training.learner import encode
 from timecycle.training.validation import cycle_accuracy, moving_cells, warp_accuracy
 
 _SEED = 20_190_318  # the same clips and warps for every run, whatever its own seed

@@ -6,10 +6,9 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from timecycle.cycles import cycle_losses
-from timecycle.grid import Grid, grid_over
 from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD
 from timecycle.model.objective import Outcome
-from timecycle.model.resnet import FIRST_PX, STRIDE_PX, ResNet
+from timecycle.model.resnet import ResNet, grid_of
 from timecycle.model.statistics import remembering
 from timecycle.model.tracker import Tracker
 from timecycle.training.motion import cell_change
@@ -38,7 +37,16 @@ class Learner(nn.Module):
         out, back = self._encode_clips(clips).chunk(2)
         grid, walks = grid_of(self.config.view_px), self.config.walks
         change = cell_change(batch["out"][:, :2], grid)[:, 0] if walks.motion else None
-        return walk_losses(out, back, batch["maps"], grid=grid, config=walks, change=change, generator=generator)
+        return walk_losses(
+            out,
+            back,
+            batch["places"],
+            grid=grid,
+            config=walks,
+            visible=batch["visible"],
+            change=change,
+            generator=generator,
+        )
 
     def _cycles(self, batch: Batch, tracker: Tracker, encoder_learns: bool) -> Outcome:
         with torch.set_grad_enabled(encoder_learns and torch.is_grad_enabled()):
@@ -63,12 +71,6 @@ def encode(encoder: ResNet, pictures: Pictures, *, bf16: bool) -> Float[Tensor, 
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
         activations = encoder.activations(images)
     return F.normalize(activations.float(), dim=1)
-
-
-def grid_of(side_px: int) -> Grid:
-    """The grid of the encoder's features on a square picture."""
-    cells = -(-side_px // STRIDE_PX)
-    return grid_over(side_px, side_px, cells=(cells, cells), stride_px=STRIDE_PX, first_px=FIRST_PX)
 
 
 def _tracker(config: TrainConfig) -> Tracker:

@@ -5,6 +5,7 @@ from typing import Literal, get_args
 
 from timecycle.cycles import CyclesConfig
 from timecycle.data.clips import ClipConfig
+from timecycle.data.pastes import PasteConfig
 from timecycle.data.patches import PatchConfig
 from timecycle.data.views import ViewConfig
 from timecycle.errors import SettingsError
@@ -50,6 +51,7 @@ class TrainConfig:
     encoder: ResNetConfig = field(default_factory=ResNetConfig)
     clips: ClipConfig = field(default_factory=ClipConfig)
     views: ViewConfig = field(default_factory=ViewConfig)
+    pastes: PasteConfig = field(default_factory=PasteConfig)  # walks only
     patches: PatchConfig = field(default_factory=PatchConfig)
     walks: WalksConfig = field(default_factory=WalksConfig)
     cycles: CyclesConfig = field(default_factory=CyclesConfig)
