@@ -15,7 +15,7 @@ _PRESETS = ", ".join(preset_names("propagate"))
 _SETTINGS = ", ".join(field.name for field in dataclasses.fields(PropagateConfig))
 
 Out = Annotated[Path, arg(aliases=["-o"], help="folder to write to")]
-Encoder = Annotated[str, arg(help=f"a .safetensors file, or {', '.join(encoder_names())}")]
+Encoder = Annotated[str, arg(help=f"a .safetensors file, a folder, a Hub model, or {', '.join(encoder_names())}")]
 Preset = Annotated[str, arg(help=f"settings: {_PRESETS}")]
 Settings = Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help=f"change settings of the preset: {_SETTINGS}")]
 Device = Annotated[inference.Device, arg(help="where to compute")]
