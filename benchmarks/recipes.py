@@ -1,0 +1,148 @@
+"""Which recipe to train the shipped encoder with: short runs of equal time, judged without a label.
+
+    python benchmarks/recipes.py VIDEOS --work DIR [--minutes M] [--only PREFIX ...] [--missing]
+
+A twentieth of the videos is kept aside, as in every training. Composites of these (see evaluation/composites.py) are
+carried at 240 pixels; the figures that training itself takes of held-out clips stand beside. Runs stay in DIR: what is
+trained there with these settings is only judged, what was interrupted goes on. Results: recipe_NAME.json.
+"""
+
+import argparse
+import dataclasses
+import json
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from record import RESULTS, write_record
+from timecycle.config import build, propagate_config, train_config
+from timecycle.cores import usable_cores
+from timecycle.data.index import make_index, split
+from timecycle.evaluation.composites import make_composites
+from timecycle.evaluation.davis import find_davis
+from timecycle.evaluation.evaluate import evaluate
+from timecycle.evaluation.methods import load_method
+from timecycle.files import make_folder
+from timecycle.model.weights import read_card
+from timecycle.training.pace import steps_in
+from timecycle.training.settings import TrainConfig
+from timecycle.training.trainer import train
+
+# Short runs need a short average and warm-up; fp32 is computed alike on every machine.
+_SHORT = ("precision=fp32", "average=0.98", "optimizer.warm_up_steps=30", "validate_every=1000")
+_COLUMNS = ("encoder.columns=true", "encoder.head_relu=false")
+_RES3 = (*_COLUMNS, "encoder.last=res3", "encoder.head_channels=128")
+_RES4 = (*_COLUMNS, "encoder.head_channels=256")
+_PASTES = ("pastes.most=3", "pastes.radius=0.2,0.6")
+_CONTROLS = ("identity", "random-resnet18", "rgb")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What it changes in the preset `small`. `words` is what tables call it."""
+
+    words: str
+    settings: tuple[str, ...] = ()
+
+
+RECIPES = {
+    "small": Recipe("the preset: res4, walks over two views"),
+    "res4_columns": Recipe("the head sees res2, res3 and res4", _RES4),
+    "res3_columns": Recipe("res4 left out, the head sees res2 and res3", _RES3),
+    "res4_pastes": Recipe("res4, all layers seen, pasted things", (*_RES4, *_PASTES)),
+    "res3_pastes": Recipe("res3, all layers seen, pasted things", (*_RES3, *_PASTES)),
+    "res3_pastes_strange": Recipe("things from other clips only", (*_RES3, *_PASTES, "pastes.alike=0")),
+    "res3_pastes_open": Recipe("no step is closed at random", (*_RES3, *_PASTES, "walks.dropout=0")),
+    "res3_pastes_short": Recipe("clips of two frames", (*_RES3, *_PASTES, "clips.frames=2", "batch=16")),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("videos", type=Path)
+    parser.add_argument("--work", type=Path, required=True, help="where runs, footage and predictions are kept")
+    parser.add_argument("--minutes", type=float, default=8, help="of training, for every recipe")
+    parser.add_argument("--only", nargs="*", default=[], help="recipes whose names begin so")
+    parser.add_argument("--missing", action="store_true", help="recipes that have no result yet")
+    chosen = parser.parse_args()
+    footage = held_out_composites(chosen.videos, chosen.work)
+    for name in (*_CONTROLS, *RECIPES):
+        if chosen.only and not name.startswith(tuple(chosen.only)):
+            continue
+        if chosen.missing and (RESULTS / f"recipe_{name}.json").exists():
+            continue
+        scores = judge(name, footage, chosen.videos, chosen.work, chosen.minutes)
+        print(f"{name}: J {scores['J']:.4f} F {scores['F']:.4f}", flush=True)
+    return 0
+
+
+def held_out_composites(videos: Path, work: Path) -> Path:
+    """Composites of the videos that training keeps aside."""
+    index = make_index(videos, make_folder(work) / "index.jsonl", workers=usable_cores())
+    _, held_out = split(index, TrainConfig().held_out)
+    links = make_folder(work / "held_out")
+    for entry in held_out.entries:
+        link = links / entry.path
+        if not link.exists():
+            make_folder(link.parent)
+            link.symlink_to((videos / entry.path).resolve())
+    return make_composites(links, work / "composites")
+
+
+def judge(name: str, footage: Path, videos: Path, work: Path, minutes: float) -> dict[str, float]:
+    """Train the recipe if it is one, carry the composites' masks, keep the record."""
+    encoder, settings, figures = name, {}, {}
+    if name in RECIPES:
+        weights = learn(name, videos, work, minutes)
+        trained = json.loads((weights.parent / "train.json").read_text(encoding="utf-8"))
+        card = read_card(weights)
+        figures = card.scores if card else {}
+        settings = {
+            "words": RECIPES[name].words,
+            "changed": list(RECIPES[name].settings),
+            "minutes": minutes,
+            "steps": trained["config"]["steps"],
+            "config": trained["config"],
+        }
+        encoder = str(weights)
+    folder = work / "predictions" / name
+    report = evaluate(find_davis(footage, year="2016"), load_method(encoder), propagate_config("fast"), folder)
+    scores = dict(report.scores)
+    write_record(
+        f"recipe_{name}",
+        settings=settings,
+        measured={
+            "scores": scores,
+            "held_out": figures,
+            "weights_sha256": report.weights_sha256,
+            "data": dict(report.data),
+        },
+        seconds=report.seconds,
+    )
+    return scores
+
+
+def learn(name: str, videos: Path, work: Path, minutes: float) -> Path:
+    """The weights of a recipe's run."""
+    folder = work / "runs" / name
+    weights, record = folder / "weights.safetensors", folder / "train.json"
+    config = train_config("small", (*_SHORT, *RECIPES[name].settings))
+    if record.exists():
+        begun = build(TrainConfig, json.loads(record.read_text(encoding="utf-8"))["config"])
+        if dataclasses.replace(begun, steps=config.steps) != config:
+            raise SystemExit(f"error: {folder} was trained with other settings\n  try: move it away")
+        config = begun
+    else:
+        pace = make_folder(work / "pace")
+        shutil.copyfile(work / "index.jsonl", pace / "index.jsonl")
+        config = dataclasses.replace(config, steps=steps_in(minutes, videos, pace, config))
+    if not weights.exists():
+        done = train(videos, folder, config, resume=record.exists())
+        if done.weights is None:
+            raise SystemExit(f"{name} was stopped after {done.steps} steps; the same command goes on")
+    return weights
+
+
+if __name__ == "__main__":
+    sys.exit(main())
