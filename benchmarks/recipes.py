@@ -19,8 +19,7 @@ from record import RESULTS, write_record
 from timecycle.config import build, propagate_config, train_config
 from timecycle.cores import usable_cores
 from timecycle.data.index import make_index, split
-from timecycle.evaluation.composites import make_composites
-from timecycle.evaluation.davis import find_davis
+from timecycle.evaluation.composites import find_composites, make_composites
 from timecycle.evaluation.evaluate import evaluate
 from timecycle.evaluation.methods import load_method
 from timecycle.files import make_folder
@@ -107,7 +106,7 @@ def judge(name: str, footage: Path, videos: Path, work: Path, minutes: float) ->
         }
         encoder = str(weights)
     folder = work / "predictions" / name
-    report = evaluate(find_davis(footage, year="2016"), load_method(encoder), propagate_config("fast"), folder)
+    report = evaluate(find_composites(footage), load_method(encoder), propagate_config("fast"), folder)
     scores = dict(report.scores)
     write_record(
         f"recipe_{name}",

@@ -7,7 +7,7 @@ from clips import small_world, write_clip
 from timecycle.cli import main
 from timecycle.data.index import make_index
 from timecycle.errors import OutputError, SettingsError
-from timecycle.evaluation.composites import CompositesConfig, make_composite, make_composites
+from timecycle.evaluation.composites import CompositesConfig, find_composites, make_composite, make_composites
 from timecycle.evaluation.davis import find_davis
 from timecycle.synthetic import WorldConfig, make_world
 
@@ -47,8 +47,9 @@ def test_clips_are_pure_functions_of_their_number(videos, entries):
 
 
 def test_what_is_written_is_read_as_davis(footage):
-    benchmark = find_davis(footage, year="2016")
-    assert len(benchmark.clips) == 20
+    assert len(find_davis(footage, year="2016").clips) == 20
+    benchmark = find_composites(footage)
+    assert benchmark.name == "composites"
     assert len(benchmark.clips[0].frames) == 6
     perfect = benchmark.score(footage / "Annotations" / "480p").overall
     assert perfect["J"] == perfect["F"] == 1
@@ -72,4 +73,4 @@ def test_an_encoder_is_scored_on_footage_without_labels(footage, videos, tmp_pat
     monkeypatch.setattr("timecycle.cli.evaluate.CompositesConfig", lambda seed: CONFIG)
     words = ["--footage", str(footage), "--encoder", "rgb", "--preset", "fast", "--sequences", "composite-00"]
     assert main(["evaluate", "composites", str(videos), *words, "-o", str(tmp_path / "out")]) == 0
-    assert "rgb on davis2016, 1 sequence" in capsys.readouterr().out
+    assert "rgb on composites, 1 sequence" in capsys.readouterr().out

@@ -15,7 +15,7 @@ from timecycle.errors import SettingsError
 from timecycle.evaluation.badja import find_badja
 from timecycle.evaluation.benchmark import Benchmark
 from timecycle.evaluation.compare import compare, text
-from timecycle.evaluation.composites import CompositesConfig, make_composites
+from timecycle.evaluation.composites import CompositesConfig, find_composites, make_composites
 from timecycle.evaluation.davis import Year, find_davis
 from timecycle.evaluation.evaluate import evaluate, evaluate_masks
 from timecycle.evaluation.jhmdb import find_jhmdb
@@ -151,7 +151,7 @@ class Composites(_Protocol):
         with board() as show:
             folder = self.out.with_name(f"{self.out.name}-footage") if self.footage is None else self.footage
             made = make_composites(self.root, folder, CompositesConfig(seed=self.seed), progress=show("composing"))
-        return find_davis(made, year="2016", names=self.sequences)
+        return find_composites(made, names=self.sequences)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from timecycle.data.index import Entry, make_index
 from timecycle.data.pastes import PasteConfig, Thing, choose_thing, paste
 from timecycle.errors import OutputError, SettingsError
 from timecycle.evaluation.benchmark import Progress
-from timecycle.evaluation.davis import CLIPS
+from timecycle.evaluation.davis import CLIPS, Davis, find_davis
 from timecycle.files import atomic_write, make_folder, write_text
 from timecycle.labels import Masks
 from timecycle.pose import square_places
@@ -45,6 +45,15 @@ class CompositesConfig:
     way: float = 0.5  # how far a thing gets from where it began, of the picture's half side
     turn_degrees: float = 40
     growth: float = 1.4
+
+
+@dataclass(frozen=True)
+class Composites(Davis):
+    """Scored as DAVIS-2016 is, but never to be taken for it."""
+
+    @property
+    def name(self) -> str:
+        return "composites"
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +86,12 @@ def make_composites(
     make_folder((folder / _LIST).parent)
     write_text(folder / _LIST, "\n".join(names) + "\n")
     return folder
+
+
+def find_composites(folder: Path, *, names: Sequence[str] = ()) -> Composites:
+    """What `make_composites` wrote, as a benchmark."""
+    found = find_davis(folder, year="2016", names=names)
+    return Composites(found.year, found.root, found.clips)
 
 
 def make_composite(videos: Path, entries: Sequence[Entry], config: CompositesConfig, number: int) -> Composite:
