@@ -69,6 +69,8 @@ _HALF_AN_HOUR = {"walks": 1300, "cycles": 2300}
 _QUARTER = {4: 600, 3: 800, 2: 1250}  # of cycles, by frames of a clip
 _LEVER = {"walks": 120, "cycles": 200}
 _COMPARED = ("precision=fp32",)
+# Runs of a few minutes, which compare recipes, need a short average and warm-up.
+SHORT = (*_COMPARED, "average=0.98", "optimizer.warm_up_steps=30", "validate_every=1000")
 
 _COLOURS = tuple(
     f"views.{name}={value}"
@@ -148,8 +150,6 @@ def _runs() -> Iterator[Run]:
         settings=(*_COMPARED, "accumulate=16"),  # 32 clips at once need more memory than a laptop has
         sequences=(),
     )
-    # Short runs that compare recipes: everything else as in the presets.
-    short = (*_COMPARED, "average=0.98", "optimizer.warm_up_steps=30", "validate_every=1000")
     for objective, levers in _LEVERS.items():
         for name, (words, settings) in levers.items():
             yield Run(
@@ -157,7 +157,7 @@ def _runs() -> Iterator[Run]:
                 words=f"{objective}: {words}",
                 preset=PRESETS[objective],
                 steps=_LEVER[objective],
-                settings=(*short, *settings),
+                settings=(*SHORT, *settings),
                 sequences=CHOOSING,
                 group="lever",
             )

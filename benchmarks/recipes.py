@@ -15,6 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from learn import SHORT
 from record import RESULTS, write_record
 from timecycle.config import build, propagate_config, train_config
 from timecycle.cores import usable_cores
@@ -28,8 +29,6 @@ from timecycle.training.pace import steps_in
 from timecycle.training.settings import TrainConfig
 from timecycle.training.trainer import train
 
-# Short runs need a short average and warm-up; fp32 is computed alike on every machine.
-_SHORT = ("precision=fp32", "average=0.98", "optimizer.warm_up_steps=30", "validate_every=1000")
 _COLUMNS = ("encoder.columns=true", "encoder.head_relu=false")
 _RES3 = (*_COLUMNS, "encoder.last=res3", "encoder.head_channels=128")
 _RES4 = (*_COLUMNS, "encoder.head_channels=256")
@@ -126,7 +125,7 @@ def learn(name: str, videos: Path, work: Path, minutes: float) -> Path:
     """The weights of a recipe's run."""
     folder = work / "runs" / name
     weights, record = folder / "weights.safetensors", folder / "train.json"
-    config = train_config("small", (*_SHORT, *RECIPES[name].settings))
+    config = train_config("small", (*SHORT, *RECIPES[name].settings))
     if record.exists():
         begun = build(TrainConfig, json.loads(record.read_text(encoding="utf-8"))["config"])
         if dataclasses.replace(begun, steps=config.steps) != config:

@@ -66,13 +66,18 @@ def read_hub_config(hub: HubName) -> dict[str, Any]:
             f"{hub} has no config.json, which says what its weights are",
             remedy="give a folder written by save_pretrained, or a .safetensors file",
         )
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise WeightsError(f"{path} cannot be read: {first_line(error)}", remedy="bring it here again") from error
+    config = read_json(path)
     if not isinstance(config, dict):
         raise WeightsError(f"{path} holds no settings", remedy="bring it here again")
     return config
+
+
+def read_json(path: Path) -> Any:
+    """What a settings file of a repository holds."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise WeightsError(f"{path} cannot be read: {first_line(error)}", remedy="bring it here again") from error
 
 
 def first_line(error: BaseException) -> str:

@@ -12,7 +12,7 @@ from timecycle.errors import SettingsError, WeightsError
 from timecycle.files import atomic_write, make_folder, write_text
 from timecycle.model.hub import HubName, hub_file, read_hub_config
 from timecycle.model.resnet import ResNet, ResNetConfig
-from timecycle.model.weights import Card, build_resnet
+from timecycle.model.weights import Card, build_resnet, plain_state
 
 MODEL_TYPE = "timecycle"
 
@@ -23,9 +23,8 @@ _TENSORS = "model.safetensors"
 def save_pretrained(model: ResNet, folder: str | Path, card: Card | None = None) -> Path:
     """Write the folder that `from_pretrained` reads, ready to be uploaded (`hf upload NAME FOLDER`)."""
     target = make_folder(Path(folder))
-    state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     with atomic_write(target / _TENSORS) as file:
-        file.write(save(state, metadata={"format": "pt"}))
+        file.write(save(plain_state(model), metadata={"format": "pt"}))
     card = card or Card(encoder=model.config, trained_on="unknown", licence="unknown")
     config = {"model_type": MODEL_TYPE, **dataclasses.asdict(card)}
     write_text(target / _CONFIG, json.dumps(config, indent=2) + "\n")

@@ -37,7 +37,7 @@ def save_weights(path: Path, model: ResNet, card: Card, *, half: bool = False) -
 
     Norms stay as they are: they are few, and a small variance would become zero.
     """
-    state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    state = plain_state(model)
     if half:
         state = {name: tensor.half() if tensor.ndim > 1 else tensor for name, tensor in state.items()}
     base = path.name.removesuffix(".safetensors")
@@ -78,6 +78,11 @@ def build_resnet(path: Path, state: dict[str, Tensor], config: ResNetConfig | No
     model = ResNet(config or guess_config(path, state))
     _load_state(path, model, state)
     return model
+
+
+def plain_state(model: ResNet) -> dict[str, Tensor]:
+    """A model's tensors as safetensors takes them."""
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
 
 
 def hash_state(state: dict[str, Tensor]) -> str:

@@ -4,11 +4,9 @@ Needs the extra `hub`. Nothing that a repository contains is run: only architect
 """
 
 import inspect
-import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -20,7 +18,7 @@ from torch import Tensor, nn
 from timecycle.errors import WeightsError
 from timecycle.extras import need
 from timecycle.model.foreign.network import Geometry, NetworkEncoder, Scaling
-from timecycle.model.hub import HubName, first_line, hub_file
+from timecycle.model.hub import HubName, first_line, hub_file, read_json
 from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, Device, Precision
 
 _DEEPEST_STRIDE_PX = 16  # larger cells know what is there, but hardly where
@@ -195,7 +193,8 @@ def _geometry(network: nn.Module, side_px: int) -> Geometry:
 def _scaling(hub: HubName) -> Scaling:
     """What the model was trained to see; where its repository does not say, as for ImageNet."""
     path = hub_file(hub, "preprocessor_config.json")
-    settings = _read_settings(path) if path else {}
+    told = read_json(path) if path else {}
+    settings = told if isinstance(told, dict) else {}
     mean = settings.get("image_mean") or IMAGENET_MEAN
     std = settings.get("image_std") or IMAGENET_STD
     scale = 1 / float(settings.get("rescale_factor") or 1 / 255)
@@ -204,14 +203,6 @@ def _scaling(hub: HubName) -> Scaling:
     return Scaling(
         mean=(mean[0] * scale, mean[1] * scale, mean[2] * scale), std=(std[0] * scale, std[1] * scale, std[2] * scale)
     )
-
-
-def _read_settings(path: Path) -> dict[str, Any]:
-    try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise WeightsError(f"{path} cannot be read: {first_line(error)}", remedy="bring it here again") from error
-    return settings if isinstance(settings, dict) else {}
 
 
 def _quiet(transformers: ModuleType) -> ModuleType:
