@@ -67,7 +67,7 @@ class Run:
 # fp32, which every machine computes alike.
 _HALF_AN_HOUR = {"walks": 1300, "cycles": 2300}
 _QUARTER = {4: 600, 3: 800, 2: 1250}  # of cycles, by frames of a clip
-_LEVER = {"walks": 80, "cycles": 150}
+_LEVER = {"walks": 80, "cycles": 100}
 _COMPARED = ("precision=fp32",)
 # Runs of a few minutes, which compare recipes, need a short average and warm-up.
 SHORT = (*_COMPARED, "average=0.98", "optimizer.warm_up_steps=30", "validate_every=1000")

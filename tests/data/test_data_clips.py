@@ -91,6 +91,17 @@ def test_frames_rise_with_one_gap_and_the_crop_lies_inside():
     assert np.median(gaps) == 3  # log-uniform: the middle of 1 and 8 is their geometric mean
 
 
+def test_a_zoomed_picture_is_larger_and_the_crop_as_large_as_ever(videos: Path, index: Index):
+    config = ClipConfig(short_side_px=48, crop_px=40, zoom=(1.0, 2.0))
+    sides = []
+    for position in range(100):
+        choice = choose_clip(index.entries[0], config, generator(seed=0, epoch=0, position=position))
+        assert choice.top_px <= choice.short_side_px - 40
+        sides.append(choice.short_side_px)
+    assert min(sides) < 51 < 64 < np.median(sides) < 72 < 93 < max(sides) <= 96  # log-uniform
+    assert read_clip(videos, index.entries[0], choice, config).shape == (4, 40, 40, 3)
+
+
 def test_in_a_short_video_the_gap_shrinks():
     for position in range(20):
         rng = generator(seed=0, epoch=0, position=position)
@@ -103,7 +114,9 @@ def test_in_a_short_video_the_gap_shrinks():
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"crop_px": 200}, "crop_px is 200 and short_side_px 160; give a crop that fits"),
+        ({"crop_px": 200}, "crop_px is 200 and the short side may be 160; give a crop that fits"),
+        ({"zoom": (0.75, 1.0)}, "crop_px is 128 and the short side may be 120"),
+        ({"zoom": (2.0, 1.0)}, "the smallest, then the largest zoom"),
         ({"frames": 1}, "give at least 2 frames"),
         ({"gap_seconds": (1.0, 0.5)}, "the shortest, then the longest gap"),
     ],
@@ -119,8 +132,8 @@ def test_settings_that_make_no_sense_are_refused(changes: dict[str, object], tex
 def test_at_its_own_size_a_clip_is_an_exact_crop(videos: Path, index: Index):
     first = index.entries[0]
     every = [frame.image for frame in open_video(videos / first.path)]
-    plain = read_clip(videos, first, ClipChoice((2, 5), 11, 0, False), WHOLE)
-    mirrored = read_clip(videos, first, ClipChoice((2, 5), 11, 0, True), WHOLE)
+    plain = read_clip(videos, first, ClipChoice((2, 5), HEIGHT, 11, 0, False), WHOLE)
+    mirrored = read_clip(videos, first, ClipChoice((2, 5), HEIGHT, 11, 0, True), WHOLE)
     expected = np.stack([every[2], every[5]])[:, :, 11 : 11 + HEIGHT]
     assert np.array_equal(plain, expected)
     assert np.array_equal(mirrored, expected[:, :, ::-1])
@@ -128,7 +141,7 @@ def test_at_its_own_size_a_clip_is_an_exact_crop(videos: Path, index: Index):
 
 def test_resizing_the_crop_equals_cropping_the_resized_picture(videos: Path, index: Index):
     first = index.entries[0]
-    clip = read_clip(videos, first, ClipChoice((3, 4), 20, 5, False), SMALL)
+    clip = read_clip(videos, first, ClipChoice((3, 4), 48, 20, 5, False), SMALL)
     picture = Image.fromarray(open_video(videos / first.path)[3].image)
     resized = np.asarray(picture.resize((72, 48), Image.Resampling.BILINEAR))
     difference = np.abs(clip[0].astype(int) - resized[5:45, 20:60])
@@ -140,7 +153,7 @@ def test_bars_are_never_in_a_clip(tmp_path: Path):
     images = [np.pad(image, ((16, 16), (32, 32), (0, 0))) for image in world().frames()]
     write_video(tmp_path / "a.mp4", images)
     (barred,) = make_index(tmp_path, tmp_path / "index.jsonl").entries
-    for choice in (ClipChoice((0, 1), 0, 0, False), ClipChoice((0, 1), WIDTH - HEIGHT, 0, False)):
+    for choice in (ClipChoice((0, 1), HEIGHT, 0, 0, False), ClipChoice((0, 1), HEIGHT, WIDTH - HEIGHT, 0, False)):
         clip = read_clip(tmp_path, barred, choice, WHOLE)
         left = 32 + choice.left_px
         assert np.abs(clip[0].astype(int) - images[0][16:-16, left : left + HEIGHT]).mean() < 6
@@ -150,7 +163,7 @@ def test_bars_are_never_in_a_clip(tmp_path: Path):
 def test_a_file_of_another_size_than_indexed_is_refused(videos: Path):
     name = next(videos.iterdir()).name
     with pytest.raises(VideoError, match="is 96x64 but its index says 100x64; make the index again"):
-        read_clip(videos, entry(path=name, width_px=100), ClipChoice((0, 1), 0, 0, False), SMALL)
+        read_clip(videos, entry(path=name, width_px=100), ClipChoice((0, 1), 48, 0, 0, False), SMALL)
 
 
 # The reader

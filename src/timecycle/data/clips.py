@@ -31,6 +31,7 @@ class ClipConfig:
     frames: int = 4
     gap_seconds: tuple[float, float] = (1 / 12, 2 / 3)  # between frames, log-uniform: slow and fast motion alike
     short_side_px: int = 160  # of the whole picture after resizing
+    zoom: tuple[float, float] = (1.0, 1.0)  # times this, log-uniform: things are seen in several sizes
     crop_px: int = 128  # square; for views, larger than the view by a margin
     flip: bool = True  # half of the clips are mirrored
     min_motion: float = 0.5  # grey levels between frames; below, a clip counts as still and is drawn again
@@ -44,9 +45,12 @@ class ClipConfig:
             )
         if not 0 < low <= high:
             raise SettingsError(f"gap_seconds is {self.gap_seconds}", remedy="give the shortest, then the longest gap")
-        if not 0 < self.crop_px <= self.short_side_px:
+        least, most = self.zoom
+        if not 0 < least <= most:
+            raise SettingsError(f"zoom is {self.zoom}", remedy="give the smallest, then the largest zoom")
+        if not 0 < self.crop_px <= round(self.short_side_px * least):
             raise SettingsError(
-                f"crop_px is {self.crop_px} and short_side_px {self.short_side_px}",
+                f"crop_px is {self.crop_px} and the short side may be {round(self.short_side_px * least)}",
                 remedy="give a crop that fits into the picture's short side",
             )
 
@@ -56,6 +60,7 @@ class ClipChoice:
     """Which frames of a video, and which part of the resized picture."""
 
     frames: tuple[int, ...]  # indices, evenly spaced and rising
+    short_side_px: int
     left_px: int
     top_px: int
     is_flipped: bool
@@ -85,11 +90,14 @@ def choose_clip(entry: Entry, config: ClipConfig, rng: np.random.Generator) -> C
     gap_seconds = np.exp(rng.uniform(*np.log(config.gap_seconds)))
     gap = int(np.clip(round(gap_seconds * entry.fps), 1, (entry.frames - 1) // steps))
     start = int(rng.integers(entry.frames - steps * gap))
-    width, height = _resized(entry.box, config)
+    low, high = config.zoom
+    zoom = np.exp(rng.uniform(*np.log(config.zoom))) if low < high else low
+    short_side = round(config.short_side_px * zoom)
+    width, height = _resized(entry.box, short_side)
     left = int(rng.integers(width - config.crop_px + 1))
     top = int(rng.integers(height - config.crop_px + 1))
     is_flipped = bool(rng.random() < 0.5) and config.flip
-    return ClipChoice(tuple(range(start, start + steps * gap + 1, gap)), left, top, is_flipped)
+    return ClipChoice(tuple(range(start, start + steps * gap + 1, gap)), short_side, left, top, is_flipped)
 
 
 def read_clip(
@@ -182,9 +190,9 @@ class ClipReader:
             ) from error
 
 
-def _resized(box: Box, config: ClipConfig) -> tuple[int, int]:
+def _resized(box: Box, short_side_px: int) -> tuple[int, int]:
     """Width and height of the picture once its short side is as asked for."""
-    scale = config.short_side_px / min(box.width_px, box.height_px)
+    scale = short_side_px / min(box.width_px, box.height_px)
     return round(box.width_px * scale), round(box.height_px * scale)
 
 
@@ -197,7 +205,7 @@ def _cropped(
     FFmpeg could resize while it converts colours, which saves a millisecond of thirty, but not for folders of images.
     """
     picture = Image.fromarray(np.ascontiguousarray(image[box.top : box.bottom, box.left : box.right]))
-    width, height = _resized(box, config)
+    width, height = _resized(box, choice.short_side_px)
     across, down = picture.width / width, picture.height / height
     right, bottom = choice.left_px + config.crop_px, choice.top_px + config.crop_px
     part = (
