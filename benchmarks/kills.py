@@ -254,7 +254,8 @@ def _names(folder: Path) -> list[str]:
 
 def timeless(folder: Path) -> list[dict[str, Any]]:
     """The journal without what depends on the clock."""
-    return [{key: value for key, value in line.items() if key != "data_share"} for line in read_journal(folder)]
+    clock = ("seconds", "data_share")
+    return [{key: value for key, value in line.items() if key not in clock} for line in read_journal(folder)]
 
 
 if __name__ == "__main__":

@@ -144,10 +144,12 @@ class _Run:
         with _asked_to_stop() as asked, Loader(self.examples, parts, workers=self.config.workers) as loader:
             stopped = False
             while self.state.step < self.config.steps and not stopped:
+                step_began = time.monotonic()
                 outcome = self.state.advance(model, islice(loader, self.config.accumulate))
                 self._refuse_nonsense()
                 if journal is not None:
-                    self._tell(journal, outcome, loader.seconds_waited / (time.monotonic() - began))
+                    now = time.monotonic()
+                    self._tell(journal, outcome, now - step_began, loader.seconds_waited / (now - began))
                 stopped = any_of(asked.is_set(), self.crew)
                 if stopped or self._due(self.config.checkpoint_every):
                     self._save()
@@ -155,7 +157,7 @@ class _Run:
             journal.close()
         return self._finish(before)
 
-    def _tell(self, journal: Journal, outcome: Outcome, data_share: float) -> None:
+    def _tell(self, journal: Journal, outcome: Outcome, seconds: float, data_share: float) -> None:
         losses = {name: float(value) for name, value in outcome.losses.items()}
         figures = {name: float(value) for name, value in outcome.diagnostics.items()}
         line: dict[str, Any] = {"total": float(outcome.total), **losses, **figures}
@@ -169,7 +171,7 @@ class _Run:
             draw_matches(
                 self.held_out, self.state.average.model, self.folder / "pictures" / f"{self.state.step:08d}.png"
             )
-        journal.write(self.state.step, line | {"data_share": round(data_share, 4)})
+        journal.write(self.state.step, line | {"seconds": round(seconds, 3), "data_share": round(data_share, 4)})
         self.watch.step(Progress(self.state.step, self.config.steps, {"total": line["total"], **losses}, data_share))
 
     def _due(self, every: int) -> bool:
