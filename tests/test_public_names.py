@@ -24,6 +24,7 @@ PUBLIC = [
     "Propagation",
     "Texture",
     "TimecycleError",
+    "TrustConfig",
     "__version__",
     "correspond",
     "from_pretrained",

@@ -20,6 +20,7 @@ from timecycle import runs
 from timecycle.errors import LabelError, OutputError
 from timecycle.kernel.library import Kernel
 from timecycle.labels import Keypoints, Masks
+from timecycle.propagation.evidence import SIGNALS
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.runs import Task, run
 from timecycle.video import VideoWriter, open_video
@@ -50,9 +51,11 @@ def finished(world, tmp_path):
 
 def test_a_run_writes_one_label_per_frame_and_what_people_look_at(finished, world):
     assert sorted(path.name for path in finished.iterdir()) == [
+        "confidence",
         "contact.png",
         "frames.csv",
         "labels",
+        "objects.csv",
         "overlay.mp4",
         "run.json",
     ]
@@ -60,12 +63,34 @@ def test_a_run_writes_one_label_per_frame_and_what_people_look_at(finished, worl
     assert (Masks.read(finished / "labels" / "00000.png").ids == world.mask(0)).all()
 
 
-def test_frames_csv_has_index_time_and_a_place_for_confidence(finished):
+def test_frames_csv_has_index_time_and_confidence(finished):
     rows = list(csv.DictReader((finished / "frames.csv").open()))
     assert list(rows[0]) == ["index", "pts", "time_seconds", "source", "confidence", "state"]
     assert [int(row["index"]) for row in rows] == list(range(12))
     assert float(rows[5]["time_seconds"]) == pytest.approx(5 / 12.5)
     assert [row["source"] for row in rows] == ["given"] + ["carried"] * 11
+    assert (rows[0]["confidence"], rows[0]["state"]) == ("1.0000", "visible")
+    assert all(0 <= float(row["confidence"]) < 1 for row in rows[1:])
+
+
+def test_objects_csv_has_the_signals_of_every_object_on_every_frame(finished, world):
+    rows = list(csv.DictReader((finished / "objects.csv").open()))
+    drawn = sorted(set(np.unique(world.mask(0)).tolist()) - {0})
+    assert [(int(row["index"]), int(row["object"])) for row in rows] == [(t, i) for t in range(12) for i in drawn]
+    assert all(0 <= float(row[signal]) <= 1 for row in rows for signal in SIGNALS)
+
+
+def test_confidence_is_kept_cell_by_cell(finished):
+    pictures = sorted((finished / "confidence").iterdir())
+    assert [path.name for path in pictures] == [f"{t:05d}.png" for t in range(12)]
+    assert np.asarray(Image.open(pictures[0])).min() == 255  # drawn
+    assert np.asarray(Image.open(pictures[5])).shape == (16, 24)
+
+
+def test_nothing_is_judged_if_nobody_asks(world, tmp_path):
+    run(dataclasses.replace(task(world), trust=None), tmp_path / "out")
+    assert not (tmp_path / "out" / "confidence").exists()
+    assert {row["confidence"] for row in csv.DictReader((tmp_path / "out" / "frames.csv").open())} == {""}
 
 
 def test_the_overlay_keeps_the_sources_frames_and_times(finished):
@@ -176,7 +201,8 @@ def test_going_on_with_scores_rounded_otherwise_is_refused(world, tmp_path, monk
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Everything a run writes but its film, whose encoder does not promise the same bytes."""
-    files = [*sorted((folder / "labels").iterdir()), folder / "frames.csv", folder / "contact.png"]
+    tables = [folder / "frames.csv", folder / "objects.csv", folder / "contact.png"]
+    files = [*sorted((folder / "labels").iterdir()), *sorted((folder / "confidence").iterdir()), *tables]
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 

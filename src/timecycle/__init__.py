@@ -6,6 +6,7 @@ from timecycle.errors import TimecycleError
 from timecycle.labels import Coordinates, Keypoints, Masks, Parts, Texture
 from timecycle.model.pretrained import from_pretrained, save_pretrained
 from timecycle.model.registry import load_encoder
+from timecycle.propagation.confidence import TrustConfig
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.state import Propagation
 from timecycle.version import __version__
@@ -20,6 +21,7 @@ __all__ = [
     "Propagation",
     "Texture",
     "TimecycleError",
+    "TrustConfig",
     "__version__",
     "correspond",
     "from_pretrained",

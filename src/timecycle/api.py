@@ -13,12 +13,15 @@ from timecycle.labels import Labels
 from timecycle.model.encoder import Encoder
 from timecycle.model.registry import load_encoder
 from timecycle.propagation import flow
+from timecycle.propagation.confidence import TrustConfig
 from timecycle.propagation.flow import Correspondence
 from timecycle.propagation.propagate import LabelledFrame, check_labels
 from timecycle.propagation.propagate import propagate as stream
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.render import Captioned, arrows, match_lines, save_picture, side_by_side
 from timecycle.video import Frame, Video, open_video
+
+_TRUST = TrustConfig()
 
 VideoLike = Video | str | Path | np.ndarray
 ImageLike = Frame | UInt8[np.ndarray, "height width 3"]
@@ -30,15 +33,16 @@ def propagate(
     *,
     encoder: Encoder | None = None,
     config: PropagateConfig | None = None,
+    trust: TrustConfig | None = _TRUST,
 ) -> Iterator[LabelledFrame]:
     """Every frame of the video with its labels, in order, as soon as they are known.
 
     `labels` maps frame numbers (from 0) to labels of one kind: Masks, Parts, Keypoints, Texture or Coordinates.
-    Memory does not grow with the video.
+    Every frame says how far to trust it (`confidence`) unless `trust` is None. Memory does not grow with the video.
     """
     video = _video(video)
     check_labels(video, labels)  # now, not when the first frame is asked for
-    return stream(video, labels, encoder=encoder or load_encoder(), config=config)
+    return stream(video, labels, encoder=encoder or load_encoder(), config=config, trust=trust)
 
 
 def propagate_to_folder(
@@ -48,16 +52,18 @@ def propagate_to_folder(
     *,
     encoder: Encoder | None = None,
     config: PropagateConfig | None = None,
+    trust: TrustConfig | None = _TRUST,
     resume: bool = False,
     overwrite: bool = False,
     progress: runs.Progress | None = None,
 ) -> runs.Finished:
-    """Carry the labels through the video and write labels, frames.csv, overlay.mp4, contact.png and run.json."""
+    """Carry the labels through the video and write labels, their confidence, a film and a record of the run."""
     task = runs.Task(
         video=_video(video),
         labels=labels,
         encoder=encoder or load_encoder(),
         config=config or PropagateConfig(),
+        trust=trust,
     )
     return runs.run(task, Path(folder), resume=resume, overwrite=overwrite, progress=progress)
 

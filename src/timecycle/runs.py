@@ -1,23 +1,27 @@
-"""One video into one output folder: labels, frames.csv, overlay.mp4, contact.png and run.json.
+"""One video into one output folder: labels, confidence, frames.csv, objects.csv, overlay.mp4, contact.png, run.json.
 
 A run holds a lock, can be resumed after any interruption with the bytes an uninterrupted run would have written,
 and never touches a finished folder unless told to.
 """
 
+import csv
 import dataclasses
 import hashlib
+import io
 import json
+import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
+from PIL import Image
 
 from timecycle.behind import Behind
 from timecycle.errors import OutputError
@@ -26,6 +30,8 @@ from timecycle.kernel.library import find_kernel
 from timecycle.labels import Keypoints, Labels
 from timecycle.labels.keypoints import keypoints_csv
 from timecycle.model.encoder import Encoder
+from timecycle.propagation.confidence import Confidence, TrustConfig
+from timecycle.propagation.evidence import SIGNALS
 from timecycle.propagation.propagate import LabelledFrame, check_labels, count_steps, propagate, source_of
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.workfolder import WorkFolder
@@ -34,6 +40,7 @@ from timecycle.version import __version__
 from timecycle.video import Video, VideoWriter
 
 _COLUMNS = "index,pts,time_seconds,source,confidence,state\n"
+_OBJECT_COLUMNS = ",".join(("index", "object", "confidence", "state", *SIGNALS)) + "\n"
 _CONTACT_FRAMES = 12
 _WORK = ".work"
 _WAITING_FRAMES = 4  # labelled but not yet written: enough to smooth over a slow one
@@ -49,6 +56,7 @@ class Task:
     labels: Mapping[int, Labels]
     encoder: Encoder
     config: PropagateConfig
+    trust: TrustConfig | None = field(default_factory=TrustConfig)  # none: nothing is judged
 
     @property
     def kind(self) -> type[Labels]:
@@ -75,6 +83,7 @@ class Task:
                 "form": self.encoder.form,
             },
             "config": dataclasses.asdict(self.config),
+            "trust": dataclasses.asdict(self.trust) if self.trust else {},
             "matching": {"rounding": find_kernel().rounding},
         }
 
@@ -162,12 +171,12 @@ def _read_record(path: Path) -> dict[str, Any]:
 
 
 def _refuse_difference(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
-    for part in ("video", "labels", "encoder", "config", "matching"):
+    for part in ("video", "labels", "encoder", "config", "trust", "matching"):
         was, now = old.get(part, {}), new[part]
-        for name in now:
-            if was.get(name) != now[name]:
+        for name in {**was, **now}:
+            if was.get(name) != now.get(name):
                 raise OutputError(
-                    f"{folder} was begun with {part} {name} = {was.get(name)}, now it is {now[name]}",
+                    f"{folder} was begun with {part} {name} = {was.get(name)}, now it is {now.get(name)}",
                     remedy="resume with the same video, labels and settings, or pass --overwrite to begin anew",
                 )
 
@@ -175,16 +184,16 @@ def _refuse_difference(folder: Path, old: dict[str, Any], new: dict[str, Any]) -
 def _clear(folder: Path) -> None:
     """Remove what an earlier run made, and nothing else."""
     with writing(folder):
-        for name in (_WORK, "labels"):
+        for name in (_WORK, "labels", "confidence"):
             if (folder / name).is_dir():
                 shutil.rmtree(folder / name)
-        for name in ("frames.csv", "overlay.mp4", "contact.png", "keypoints.csv"):
+        for name in ("frames.csv", "objects.csv", "overlay.mp4", "contact.png", "keypoints.csv"):
             (folder / name).unlink(missing_ok=True)
 
 
 def _clear_parts(folder: Path) -> None:
     """Remove files that were being written when the run was killed."""
-    for part in (*folder.glob(".*.part"), *(folder / "labels").glob(".*.part")):
+    for part in (part for place in (".", "labels", "confidence") for part in (folder / place).glob(".*.part")):
         part.unlink(missing_ok=True)
 
 
@@ -199,7 +208,8 @@ def _write_frames(task: Task, folder: Path, progress: Progress | None) -> None:
     labels_folder = make_folder(folder / "labels")
     video = task.video
     with (
-        _frames_csv(folder / "frames.csv") as table,
+        _table(folder / "frames.csv", _COLUMNS, done) as frames,
+        _table(folder / "objects.csv", _OBJECT_COLUMNS, done) as objects,
         VideoWriter(folder / "overlay.mp4", video.size, video.time_base) as movie,
         Behind(_WAITING_FRAMES) as behind,
     ):
@@ -208,8 +218,16 @@ def _write_frames(task: Task, folder: Path, progress: Progress | None) -> None:
         def write(labelled: LabelledFrame) -> None:
             if labelled.index >= done:
                 labelled.labels.write(_label_path(labels_folder, labelled.index, task.kind))
-            table(_row(labelled))
+                frames.append(_row(labelled))
+                if labelled.confidence is not None:
+                    objects.append(_object_rows(labelled.index, labelled.confidence))
+                    _write_confidence(folder, labelled.index, labelled.confidence)
             show.add(labelled)
+
+        def catch_up() -> None:
+            behind.catch_up()
+            for table in (frames, objects):
+                table.sync()
 
         stream = chain(
             _read_again(task, labels_folder, done, steps),
@@ -218,9 +236,10 @@ def _write_frames(task: Task, folder: Path, progress: Progress | None) -> None:
                 task.labels,
                 encoder=task.encoder,
                 config=task.config,
+                trust=task.trust,
                 work=work,
                 on_step=steps.step,
-                before_snapshot=behind.catch_up,
+                before_snapshot=catch_up,
             ),
         )
         for labelled in stream:
@@ -240,28 +259,71 @@ def _read_again(task: Task, labels_folder: Path, done: int, steps: "_Steps") -> 
 
 
 def _row(labelled: LabelledFrame) -> str:
-    """One line of frames.csv; confidence and state are not judged yet and stay empty."""
-    return f"{labelled.index},{labelled.pts},{labelled.time_seconds:.6f},{labelled.source},,\n"
+    """One line of frames.csv; a frame that nothing is known of has no confidence."""
+    confidence = labelled.confidence
+    judged = f"{confidence.value:.4f},{confidence.state}" if confidence is not None else ","
+    return f"{labelled.index},{labelled.pts},{labelled.time_seconds:.6f},{labelled.source},{judged}\n"
+
+
+def _object_rows(index: int, confidence: Confidence) -> str:
+    """A line of objects.csv for every object: its confidence, and the signals it was made of."""
+    return _csv_lines(
+        (str(index), name, f"{one.value:.4f}", one.state, *(f"{one.signals[signal]:.4f}" for signal in SIGNALS))
+        for name, one in confidence.objects.items()
+    )
+
+
+def _write_confidence(folder: Path, index: int, confidence: Confidence) -> None:
+    """How sure every cell is, as grey: one pixel per cell, 255 is certain."""
+    grey = (confidence.cells * 255).round().byte().numpy()
+    with atomic_write(make_folder(folder / "confidence") / f"{index:05d}.png") as file:
+        Image.fromarray(grey).save(file, format="PNG")
 
 
 def _label_path(folder: Path, index: int, kind: type[Labels]) -> Path:
     return folder / f"{index:05d}{kind.suffix}"
 
 
+@dataclass(frozen=True)
+class _Table:
+    """Rows that are added while a run goes on; they begin with the number of a frame."""
+
+    path: Path
+    file: TextIO
+
+    def append(self, rows: str) -> None:
+        with writing(self.path):
+            self.file.write(rows)
+            self.file.flush()
+
+    def sync(self) -> None:
+        """Bring everything to the disk, so that a snapshot may count on it."""
+        with writing(self.path):
+            os.fsync(self.file.fileno())
+
+
 @contextmanager
-def _frames_csv(path: Path) -> Iterator[Callable[[str], None]]:
-    """A function that appends a row to a new table."""
+def _table(path: Path, columns: str, done: int) -> Iterator[_Table]:
+    """A new table, with what an interrupted run wrote about the frames before `done`."""
+    kept = _rows_before(path, done) if done and path.is_file() else ""
     with writing(path):
-        table = path.open("w", newline="")
+        file = path.open("w", newline="", encoding="utf-8")
+    with file:
+        table = _Table(path, file)
+        table.append(columns + kept)
+        yield table
 
-    def append(row: str) -> None:
-        with writing(path):
-            table.write(row)
-            table.flush()
 
-    with table:
-        append(_COLUMNS)
-        yield append
+def _rows_before(path: Path, done: int) -> str:
+    whole = path.read_text(encoding="utf-8").rpartition("\n")[0]  # a last line may have been cut
+    rows = list(csv.reader(io.StringIO(whole)))[1:]
+    return _csv_lines(row for row in rows if int(row[0]) < done)
+
+
+def _csv_lines(rows: Iterable[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 class _Show:
@@ -303,7 +365,7 @@ def _hash(labels: Mapping[int, Labels]) -> str:
     digest = hashlib.sha256()
     for index in sorted(labels):
         digest.update(str(index).encode())
-        for field in dataclasses.fields(labels[index]):  # type: ignore[arg-type]
-            value = getattr(labels[index], field.name)
+        for part in dataclasses.fields(labels[index]):  # type: ignore[arg-type]
+            value = getattr(labels[index], part.name)
             digest.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
     return digest.hexdigest()

@@ -10,9 +10,10 @@ from timecycle.api import propagate_to_folder
 from timecycle.cli.console import out, progress
 from timecycle.cli.options import Device, Encoder, Out, Precision, Preset, Settings
 from timecycle.config import propagate_config
-from timecycle.errors import LabelError
+from timecycle.errors import LabelError, SettingsError
 from timecycle.labels import Coordinates, Labels, Masks, Texture, read_labels, striped
 from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
+from timecycle.propagation.confidence import TrustConfig
 from timecycle.propagation.propagate import check_labels
 from timecycle.runs import refuse_inside
 from timecycle.video import Video, open_video
@@ -51,11 +52,21 @@ class Propagate:
     fps: Annotated[float | None, arg(help="frames per second of a folder of images (24)")] = None
     device: Device = "auto"
     precision: Precision = "fp32"
+    abstain: Annotated[
+        float,
+        arg(metavar="CONFIDENCE", help="objects less sure than this are not labelled: nothing rather than a guess"),
+    ] = 0.0
+    unjudged: Annotated[bool, arg(help="no confidence; saves up to a third of the time")] = False
     resume: Annotated[bool, arg(help="go on with an interrupted run")] = False
     overwrite: Annotated[bool, arg(help="replace what an earlier run wrote")] = False
 
     def __call__(self) -> None:
         config = propagate_config(self.preset, self.set)
+        if self.unjudged and self.abstain:
+            raise SettingsError(
+                "--abstain needs the confidence that --unjudged leaves out", remedy="leave one of them out"
+            )
+        trust = None if self.unjudged else TrustConfig(least=self.abstain)
         with open_video(self.video, fps=self.fps) as video:
             labels = self._read_labels(video)
             check_labels(video, labels)  # before anything is loaded or announced
@@ -67,6 +78,7 @@ class Propagate:
                     self.out,
                     encoder=encoder,
                     config=config,
+                    trust=trust,
                     resume=self.resume,
                     overwrite=self.overwrite,
                     progress=show,

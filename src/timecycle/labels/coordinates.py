@@ -13,7 +13,7 @@ from torch import Tensor
 from timecycle.errors import LabelError
 from timecycle.files import atomic_write
 from timecycle.grid import Grid
-from timecycle.labels.soft import SoftMap, pool, upsample
+from timecycle.labels.soft import Extent, SoftMap, pool, upsample
 from timecycle.labels.space import Labels, two_drawings
 
 
@@ -83,6 +83,16 @@ class CoordinateSpace:
         # where a place would stop growing.
         moved = upsample(soft - grid.centres(), grid).permute(1, 2, 0).contiguous().numpy()
         return Coordinates(moved + Coordinates.of_image(grid.y.pixels, grid.x.pixels).xy)
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        return ("frame",)
+
+    def extent(self, soft: SoftMap) -> Extent:
+        return torch.ones_like(soft[..., :1])
+
+    def shows(self, labels: Coordinates) -> Bool[Tensor, " objects"]:
+        return torch.ones(1, dtype=torch.bool)
 
     def put_back(self, given: Coordinates, decided: Coordinates) -> Coordinates:
         return given

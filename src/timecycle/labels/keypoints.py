@@ -16,7 +16,7 @@ from torch import Tensor
 from timecycle.errors import LabelError
 from timecycle.files import write_text
 from timecycle.grid import Axis, Grid
-from timecycle.labels.soft import SoftMap
+from timecycle.labels.soft import Extent, SoftMap
 from timecycle.labels.space import Labels
 
 COLUMNS = ("frame", "name", "x", "y", "visible")
@@ -112,6 +112,16 @@ class KeypointSpace:
                 # A hundredth of a pixel is far below what a cell can tell, and short to read.
                 xy[channel] = round(float(grid.x.pixel_of(x)), 2), round(float(grid.y.pixel_of(y)), 2)
         return Keypoints(self.names, xy, visible)
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        return self.names
+
+    def extent(self, soft: SoftMap) -> Extent:
+        return soft
+
+    def shows(self, labels: Keypoints) -> Bool[Tensor, " objects"]:
+        return self.speaks(labels)
 
     def put_back(self, given: Keypoints, decided: Keypoints) -> Keypoints:
         xy, visible = decided.xy.copy(), decided.visible.copy()

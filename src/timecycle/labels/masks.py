@@ -16,7 +16,7 @@ from timecycle.files import atomic_write
 from timecycle.grid import Grid
 from timecycle.labels.image import open_image
 from timecycle.labels.palette import palette
-from timecycle.labels.soft import SoftMap, pool, upsample_argmax
+from timecycle.labels.soft import Extent, SoftMap, pool, upsample_argmax
 from timecycle.labels.space import Labels
 
 _CHANNELS_AT_ONCE = 16  # one-hot planes of a 480p image held together: 26 MB
@@ -119,6 +119,16 @@ class MaskSpace:
     def from_soft(self, soft: SoftMap, grid: Grid) -> Masks:
         table = np.array(self.ids, np.uint16)
         return Masks(table[upsample_argmax(soft, grid).numpy()], deep=self._deep)
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        return tuple(str(i) for i in self.ids[1:])
+
+    def extent(self, soft: SoftMap) -> Extent:
+        return soft[..., 1:]
+
+    def shows(self, labels: Masks) -> Bool[Tensor, " objects"]:
+        return self.speaks(labels)[1:]
 
     def put_back(self, given: Masks, decided: Masks) -> Masks:
         silent = np.where(np.isin(decided.ids, np.unique(given.ids)), 0, decided.ids)

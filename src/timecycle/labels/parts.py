@@ -13,7 +13,7 @@ from torch import Tensor
 from timecycle.errors import LabelError
 from timecycle.grid import Grid
 from timecycle.labels.masks import Masks, pool_ids
-from timecycle.labels.soft import SoftMap, upsample_argmax
+from timecycle.labels.soft import Extent, SoftMap, upsample_argmax
 from timecycle.labels.space import Labels
 
 _PEOPLE = 1000  # file value = part * 1000 + person, the convention of Cityscapes' instance images
@@ -86,6 +86,16 @@ class PartSpace:
     def from_soft(self, soft: SoftMap, grid: Grid) -> Parts:
         part, person = np.divmod(np.array(self.pairs)[upsample_argmax(soft, grid).numpy()], _PEOPLE)
         return Parts(part.astype(np.uint16), person.astype(np.uint16))
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        return tuple(str(pair) for pair in self.pairs[1:])
+
+    def extent(self, soft: SoftMap) -> Extent:
+        return soft[..., 1:]
+
+    def shows(self, labels: Parts) -> Bool[Tensor, " objects"]:
+        return self.speaks(labels)[1:]
 
     def put_back(self, given: Parts, decided: Parts) -> Parts:
         if given.complete:

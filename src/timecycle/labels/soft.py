@@ -13,6 +13,7 @@ from timecycle.kernel.deciding import decide
 from timecycle.kernel.library import kernel_for
 
 SoftMap = Float[Tensor, "rows columns channels"]
+Extent = Float[Tensor, "rows columns objects"]  # how much of every cell each object covers
 
 _STRIP_PX = 16  # rows decided at once: bounds the memory, and keeps most channels out of most strips
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from timecycle.errors import LabelError
 from timecycle.grid import Grid
-from timecycle.labels.soft import SoftMap
+from timecycle.labels.soft import Extent, SoftMap
 
 
 class Labels(ABC):
@@ -64,6 +64,19 @@ class Space(Protocol):
 
     def from_soft(self, soft: SoftMap, grid: Grid) -> Any: ...
 
+    @property
+    def objects(self) -> tuple[str, ...]:
+        """What a person would point at, by name: an object, a part, a point, the painted surface."""
+        ...
+
+    def extent(self, soft: SoftMap) -> Extent:
+        """How much of every cell each of the `objects` covers, 0 to 1."""
+        ...
+
+    def shows(self, labels: Any) -> Bool[Tensor, " objects"]:
+        """Which of the `objects` this labelled frame speaks for."""
+        ...
+
     def put_back(self, given: Any, decided: Any) -> Any:
         """The decided labels with everything that was given put back exactly as it was drawn."""
         ...
@@ -107,3 +120,17 @@ def settle(soft: SoftMap) -> SoftMap:
     objects = soft[..., 1:].clamp_min(0)
     claimed = objects.sum(dim=-1, keepdim=True)
     return torch.cat([(1 - claimed).clamp_min(0), objects / claimed.clamp_min(1)], dim=-1)
+
+
+def silence(soft: SoftMap, space: Space, silent: Bool[Tensor, " objects"]) -> SoftMap:
+    """The soft labels without some of the objects: background in their place, or no weight where there is none."""
+    if not bool(silent.any()):
+        return soft
+    channels = space.channels - 1 if space.exclusive else space.channels
+    if len(silent) == channels:
+        kept = soft * torch.cat([torch.ones(space.channels - channels, dtype=torch.bool), ~silent])
+        return settle(kept) if space.exclusive else kept
+    nothing = torch.zeros_like(soft)
+    if space.exclusive:
+        nothing[..., 0] = 1
+    return nothing

@@ -16,7 +16,7 @@ from timecycle.files import atomic_write
 from timecycle.grid import Grid
 from timecycle.labels.image import open_image
 from timecycle.labels.masks import Masks, pool_ids
-from timecycle.labels.soft import SoftMap, pool, upsample, upsample_argmax
+from timecycle.labels.soft import Extent, SoftMap, pool, upsample, upsample_argmax
 from timecycle.labels.space import Labels, two_drawings
 
 _FLAT_COLOURS = 32  # a photograph has thousands; a painted pattern a handful
@@ -76,6 +76,16 @@ class FlatTextureSpace:
         table = np.array(self.paints, ">u4").view(np.uint8).reshape(-1, 4)
         return Texture(table[upsample_argmax(soft, grid).numpy()])
 
+    @property
+    def objects(self) -> tuple[str, ...]:
+        return ("texture",)
+
+    def extent(self, soft: SoftMap) -> Extent:
+        return 1 - soft[..., :1]
+
+    def shows(self, labels: Texture) -> Bool[Tensor, " objects"]:
+        return torch.ones(1, dtype=torch.bool)
+
     def put_back(self, given: Texture, decided: Texture) -> Texture:
         return given
 
@@ -103,6 +113,16 @@ class TextureSpace:
         colour = paint[:3] / paint[3:].clamp_min(1e-6)
         rgba = torch.cat([colour, paint[3:]]).clamp(0, 1) * 255
         return Texture(rgba.round().byte().permute(1, 2, 0).contiguous().numpy())
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        return ("texture",)
+
+    def extent(self, soft: SoftMap) -> Extent:
+        return soft[..., 3:]
+
+    def shows(self, labels: Texture) -> Bool[Tensor, " objects"]:
+        return torch.ones(1, dtype=torch.bool)
 
     def put_back(self, given: Texture, decided: Texture) -> Texture:
         return given

@@ -9,7 +9,7 @@ The backward pass runs first and leaves its soft maps on disk, so memory holds o
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -21,11 +21,15 @@ from torch import Tensor
 
 from timecycle.errors import LabelError
 from timecycle.grid import Grid
-from timecycle.labels.space import Labels, Space, fill_unknown, settle
+from timecycle.labels.space import Labels, Space, fill_unknown, settle, silence
 from timecycle.model.encoder import Encoder, FeatureMap
 from timecycle.propagation.ahead import EncodedFrame, encode_ahead, workers_for
+from timecycle.propagation.confidence import Confidence, TrustConfig
+from timecycle.propagation.evidence import Evidence
+from timecycle.propagation.judge import Judge
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.state import Carried, Propagation, check_size
+from timecycle.propagation.trail import joined
 from timecycle.propagation.workfolder import Backward, WorkFolder
 from timecycle.video import Frame, Video
 
@@ -47,6 +51,7 @@ class LabelledFrame:
     labels: Labels
     source: Source
     carried: Carried | None = None  # the soft labels that were decided on; none where they were read back from disk
+    confidence: Confidence | None = None  # none where it was not asked for, or nothing is known
 
 
 def propagate(
@@ -55,18 +60,24 @@ def propagate(
     *,
     encoder: Encoder,
     config: PropagateConfig | None = None,
+    trust: TrustConfig | None = None,
     work: WorkFolder | None = None,
     on_step: Callable[[], None] | None = None,
     before_snapshot: Callable[[], None] | None = None,
 ) -> Iterator[LabelledFrame]:
     """Every frame of the video with its labels, in order, as soon as they are known.
 
-    `labels` maps frame numbers to labels of one kind. A `work` folder lets an interrupted run go on: the stream
-    then starts after the last frame of its snapshot, and gives what the uninterrupted stream would have given.
-    `on_step` is called after every frame of either pass, `count_steps` times in all; `before_snapshot` before it is
-    recorded that the frames given so far are done with.
+    `labels` maps frame numbers to labels of one kind. With `trust` every frame says how far to trust it.
+    A `work` folder lets an interrupted run go on: the stream then starts after the last frame of its snapshot, and
+    gives what the uninterrupted stream would have given. `on_step` is called after every frame of either pass,
+    `count_steps` times in all; `before_snapshot` before it is recorded that the frames given so far are done with.
     """
     check_labels(video, labels)
+    if trust is not None and trust.least and space_of(labels).objects == ("frame",):
+        raise LabelError(
+            "coordinates have no background to put in place of a guess",
+            remedy="leave the least confidence at 0, and read the confidence of every pixel",
+        )
     with ExitStack() as stack:
         keeps_snapshots = work is not None
         if work is None:
@@ -77,6 +88,7 @@ def propagate(
             space=space_of(labels),
             encoder=encoder,
             config=config or PropagateConfig(),
+            trust=trust,
             work=work,
             keeps_snapshots=keeps_snapshots,
             on_step=on_step or (lambda: None),
@@ -142,6 +154,7 @@ class _Run:
     space: Space
     encoder: Encoder
     config: PropagateConfig
+    trust: TrustConfig | None
     work: WorkFolder
     keeps_snapshots: bool
     on_step: Callable[[], None]
@@ -154,20 +167,27 @@ class _Run:
         state = self._state("forward")
         for frame, features in self._frames(state):
             given = self.labels.get(frame.index)
+            backward = self.work.take_backward(frame.index) if frame.index < last else None
             if features is None:
                 carried = self._blank()
             else:
                 carried = state.advance(frame.index, frame.image, given, features=features)
-            if frame.index < last:
-                carried = self._blend(frame.index, carried)
+                self._follow(state, carried)
+            if backward is not None:
+                carried = self._blend(frame.index, carried, backward)
+            evidence = backward.evidence if backward is not None else None
+            if features is not None:
+                evidence = self._evidence(state, carried, features.grid, backward)
+            confidence = self._confidence(frame.index, evidence, carried.grid)
             yield LabelledFrame(
                 frame.index,
                 frame.pts,
                 frame.time_seconds,
                 frame.image,
-                state.decide(carried, given),
+                state.decide(self._without_guesses(carried, confidence), given),
                 source_of(frame.index, self.labels, self.config),
                 carried,
+                confidence,
             )
             # The caller is back, so it has taken this frame; once it is done with it a snapshot may say so.
             if self.keeps_snapshots and (frame.index + 1) % _SNAPSHOT_FRAMES == 0:
@@ -185,7 +205,10 @@ class _Run:
         for encoded in self._encoded(state, self.video.backwards(last if start is None else start)):
             frame = encoded.frame
             carried = state.advance(frame.index, frame.image, self.labels.get(frame.index), features=encoded.features)
-            self.work.keep_backward(frame.index, Backward(carried.soft, carried.knows))
+            self._follow(state, carried)
+            alone = frame.index < self._first  # the forward pass knows nothing of it
+            evidence = self._evidence(state, carried, encoded.features.grid) if alone else None
+            self.work.keep_backward(frame.index, Backward(carried.soft, carried.knows, state.trail, evidence))
             if self.keeps_snapshots and frame.index % _SNAPSHOT_FRAMES == 0:
                 self.work.save_snapshot("backward", frame.index - 1, state.snapshot())
             self.on_step()
@@ -217,8 +240,33 @@ class _Run:
             soft[..., 0] = 1
         return Carried(soft, torch.zeros(self.space.channels, dtype=torch.bool), grid)
 
-    def _blend(self, index: int, forward: Carried) -> Carried:
-        backward = self.work.take_backward(index)
+    def _follow(self, state: Propagation, carried: Carried) -> None:
+        if self.trust is not None and state.latest is not None:
+            state.trail = self._judge.trail_after(state.latest.index, carried.soft, state.trail)
+
+    def _evidence(
+        self, state: Propagation, carried: Carried, grid: Grid, backward: Backward | None = None
+    ) -> Evidence | None:
+        """What speaks for the labels of the frame of the last step; `grid` is that of its features."""
+        if state.trail is None or state.latest is None or self._judge.is_drawn(state.latest.index):
+            return None
+        trail = state.trail
+        if backward is not None:
+            share = self._judge.of_objects(self._forward_share(state.latest.index))
+            trail = joined(trail, backward.trail, share)
+        return self._judge.evidence(state.latest, carried.soft, trail, state.memory, grid)
+
+    def _confidence(self, index: int, evidence: Evidence | None, grid: Grid) -> Confidence | None:
+        return None if self.trust is None else self._judge.confidence(index, evidence, grid)
+
+    def _without_guesses(self, carried: Carried, confidence: Confidence | None) -> Carried:
+        """The soft labels without objects that are less sure than is asked for. What is remembered keeps them."""
+        if self.trust is None or confidence is None or not self.trust.least:
+            return carried
+        guessed = [one.value < self.trust.least for one in confidence.objects.values()]
+        return replace(carried, soft=silence(carried.soft, self.space, torch.tensor(guessed)))
+
+    def _blend(self, index: int, forward: Carried, backward: Backward) -> Carried:
         exclusive = self.space.exclusive
         share = self._forward_share(index)
         ahead = fill_unknown(forward.soft, backward.soft, knows=forward.knows, exclusive=exclusive)
@@ -242,6 +290,17 @@ class _Run:
         before = torch.where(both, before, max((t for t in self.labels if t <= index), default=index))
         after = torch.where(both, after, min((t for t in self.labels if t >= index), default=index))
         return torch.where(before == index, 1.0, (after - index) / (after - before).clamp_min(1))
+
+    @cached_property
+    def _judge(self) -> Judge:
+        state = Propagation(self.encoder, self.config, self.space)
+
+        def encode(index: int) -> FeatureMap:
+            image = self.video[index].image
+            features = state.encode(image)
+            return FeatureMap(features.cells, features.grid.rescaled(*image.shape[:2]))
+
+        return Judge(space=self.space, labels=self.labels, encode=encode, config=self.config)
 
     @cached_property
     def _first(self) -> int:

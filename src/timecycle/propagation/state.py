@@ -17,6 +17,7 @@ from timecycle.propagation.election import elect
 from timecycle.propagation.memory import Memory, Remembered
 from timecycle.propagation.neighbours import packed_like
 from timecycle.propagation.settings import PropagateConfig
+from timecycle.propagation.trail import Trail
 from timecycle.video import Frame
 
 
@@ -36,6 +37,7 @@ class Snapshot:
     frames: tuple[Remembered, ...]
     anchors: tuple[int, ...]
     past: tuple[int, ...]
+    trail: Trail | None = None
 
 
 @dataclass(eq=False)
@@ -52,6 +54,8 @@ class Propagation:
     space: Space | None = None
     steps: int = 0
     memory: Memory = field(init=False)
+    latest: Remembered | None = field(init=False, default=None)  # the frame of the last step, as it is remembered
+    trail: Trail | None = field(init=False, default=None)  # kept for whoever judges
     image_size: tuple[int, int] | None = field(init=False, default=None)
     kind: str | None = field(init=False, default=None)
 
@@ -95,7 +99,8 @@ class Propagation:
             decides = speaks.to(soft.device)
             soft = combine(given, soft, speaks=decides, exclusive=space.exclusive)
             knows = knows | decides
-        self.memory.remember(Remembered(index, features.cells, soft, knows, speaks, packing))
+        self.latest = Remembered(index, features.cells, soft, knows, speaks, packing)
+        self.memory.remember(self.latest)
         self.steps += 1
         return Carried(soft.cpu(), knows.cpu(), grid)
 
@@ -116,12 +121,14 @@ class Propagation:
             tuple(frames.values()),
             tuple(frame.index for frame in self.memory.anchors),
             tuple(frame.index for frame in self.memory.past),
+            self.trail,
         )
 
     def restore(self, snapshot: Snapshot) -> None:
         frames = {frame.index: frame for frame in snapshot.frames}
         self.memory.anchors = [frames[index] for index in snapshot.anchors]
         self.memory.past = [frames[index] for index in snapshot.past]
+        self.trail = snapshot.trail
 
     def _known_space(self) -> Space:
         if self.space is None:

@@ -1,8 +1,9 @@
 """What a propagation keeps on disk while it runs: the backward pass's soft maps, and snapshots to go on from."""
 
 import json
+import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +16,10 @@ from torch import Tensor
 
 from timecycle.files import atomic_write, make_folder
 from timecycle.labels.soft import SoftMap
+from timecycle.propagation.evidence import Evidence
 from timecycle.propagation.memory import Remembered
 from timecycle.propagation.state import Snapshot
+from timecycle.propagation.trail import Trail
 
 EncodeFrame = Callable[[int], Float[Tensor, "rows columns features"]]
 
@@ -27,6 +30,8 @@ class Backward:
 
     soft: SoftMap
     knows: Bool[Tensor, " channels"]
+    trail: Trail | None = None  # where frames are judged
+    evidence: Evidence | None = None  # of frames that only this pass labels
 
 
 @dataclass(frozen=True)
@@ -36,18 +41,25 @@ class WorkFolder:
     path: Path
 
     def keep_backward(self, index: int, backward: Backward) -> None:
-        soft = backward.soft.numpy()
-        header = json.dumps({"shape": soft.shape, "knows": backward.knows.tolist()}).encode()
+        arrays = [part.numpy() for part in _parts(backward)]
+        header = json.dumps({"shapes": [array.shape for array in arrays], "knows": backward.knows.tolist()}).encode()
         with atomic_write(make_folder(self.path / "backward") / f"{index}.soft") as file:
             file.write(len(header).to_bytes(4, "little") + header)
-            file.write(zlib.compress(soft.tobytes(), level=1))  # mostly zeros and ones: about a twentieth
+            # Mostly zeros and ones: about a twentieth.
+            file.write(zlib.compress(b"".join(array.tobytes() for array in arrays), level=1))
 
     def take_backward(self, index: int) -> Backward:
         data = (self.path / "backward" / f"{index}.soft").read_bytes()
         end = 4 + int.from_bytes(data[:4], "little")
         header = json.loads(data[4:end])
-        soft = np.frombuffer(zlib.decompress(data[end:]), np.float32).reshape(header["shape"])
-        return Backward(torch.from_numpy(soft.copy()), torch.tensor(header["knows"], dtype=torch.bool))
+        values = torch.from_numpy(np.frombuffer(zlib.decompress(data[end:]), np.float32).copy())
+        sizes = [math.prod(shape) for shape in header["shapes"]]
+        soft, *judged = (
+            part.reshape(shape) for part, shape in zip(torch.split(values, sizes), header["shapes"], strict=True)
+        )
+        knows = torch.tensor(header["knows"], dtype=torch.bool)
+        trail, evidence = (Trail(judged[0]), judged[1:]) if judged else (None, [])
+        return Backward(soft, knows, trail, Evidence(*evidence) if evidence else None)
 
     def drop_backward(self, index: int) -> None:
         (self.path / "backward" / f"{index}.soft").unlink(missing_ok=True)
@@ -60,6 +72,8 @@ class WorkFolder:
             tensors[f"{frame.index}.knows"] = frame.knows.cpu()
             if frame.speaks is not None:
                 tensors[f"{frame.index}.speaks"] = frame.speaks.cpu()
+        if snapshot.trail is not None:
+            tensors["trail"] = snapshot.trail.values
         order = {
             "next_index": next_index,
             "frames": [frame.index for frame in snapshot.frames],
@@ -98,4 +112,14 @@ class WorkFolder:
                         file.get_tensor(speaks) if speaks in file.keys() else None,  # noqa: SIM118
                     )
                 )
-        return Snapshot(tuple(frames), tuple(order["anchors"]), tuple(order["past"]))
+            trail = Trail(file.get_tensor("trail")) if "trail" in file.keys() else None  # noqa: SIM118
+        return Snapshot(tuple(frames), tuple(order["anchors"]), tuple(order["past"]), trail)
+
+
+def _parts(backward: Backward) -> Iterator[Tensor]:
+    """Soft labels, then the trail, then the evidence, as far as they are there."""
+    yield backward.soft
+    if backward.trail is not None:
+        yield backward.trail.values
+        if backward.evidence is not None:
+            yield from (backward.evidence.objects, backward.evidence.cells, backward.evidence.area)
