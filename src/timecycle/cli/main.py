@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 import tyro
 
+from timecycle.cli.check import Check
 from timecycle.cli.console import err, out
 from timecycle.cli.demo import Demo
 from timecycle.cli.doctor import Doctor
@@ -30,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     verbs: dict[str, Callable[..., object]] = {
         "propagate": Propagate,
+        "check": Check,
         "flow": Flow,
         "train": Train,
         "evaluate": Evaluate,

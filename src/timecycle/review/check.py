@@ -1,0 +1,48 @@
+"""`check`: the queue of a run as a list for programs, a page for people, and a sheet of pictures."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from timecycle.files import write_text
+from timecycle.render import Captioned, Picture, contact_sheet, save_picture, thumbnail
+from timecycle.review.judged import Judged, read_judged
+from timecycle.review.queue import Suggestion, suggest
+from timecycle.review.report import report_html
+from timecycle.video import open_video
+
+_PICTURE_PX = 640  # width, on the page
+
+
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """What was found, and where it was written."""
+
+    judged: Judged
+    queue: Sequence[Suggestion]
+    report: Path
+
+
+def check(folder: Path, *, count: int = 10) -> Checked:
+    """Rank the frames of a finished run; writes report.html, review.json and review.png into its folder."""
+    judged = read_judged(folder)
+    queue = suggest(judged, count=count)
+    pictures = _pictures(folder, [one.index for one in queue])
+    report = folder / "report.html"
+    write_text(report, report_html(judged, queue, pictures))
+    write_text(folder / "review.json", json.dumps([dataclasses.asdict(one) for one in queue], indent=2) + "\n")
+    if queue:
+        sheet = [
+            Captioned(pictures[one.index], f"{place}. frame {one.index}   {one.state}, {one.confidence:.2f}")
+            for place, one in enumerate(queue, 1)
+        ]
+        save_picture(folder / "review.png", contact_sheet(sheet))
+    return Checked(judged, queue, report)
+
+
+def _pictures(folder: Path, frames: Sequence[int]) -> dict[int, Picture]:
+    """The frames with their labels, from the film that the run drew."""
+    with open_video(folder / "overlay.mp4") as film:
+        return {index: thumbnail(film[index].image, width_px=_PICTURE_PX) for index in frames}

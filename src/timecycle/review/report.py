@@ -1,0 +1,212 @@
+"""report.html: one page that says which frame to fix first and why. It needs nothing but a browser, and no network."""
+
+import base64
+import html
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+from jaxtyping import UInt8
+from PIL import Image
+
+from timecycle.review.judged import Judged
+from timecycle.review.queue import Suggestion
+
+Picture = UInt8[np.ndarray, "height width 3"]
+
+_WIDTH, _HEIGHT = 1000, 150  # of a curve, in its own units
+_COLOURS = ("#2f6fb2", "#c2571a", "#3d8a4e", "#8a4fa3", "#a67c00", "#b03060")
+_MOST_CURVES = 12  # objects with a curve of their own: those that are least sure
+_MOST_POINTS = 1500
+_STATES = {
+    "visible": ("#cfe8d4", "followed"),
+    "uncertain": ("#f6e3a8", "look at it"),
+    "occluded": ("#d5d8de", "hidden or gone"),
+    "lost": ("#f0b9b0", "probably on something else"),
+}
+_STYLE = """
+body{font:16px/1.5 system-ui,sans-serif;color:#1c1e22;background:#fafaf8;margin:0 auto;max-width:1080px;padding:24px}
+h1{font-size:24px;margin:0 0 4px}h2{font-size:18px;margin:32px 0 8px}p{margin:6px 0}
+.quiet{color:#63676e;font-size:14px}code{background:#eeeeea;border-radius:4px;padding:2px 6px;font-size:14px}
+.first{display:flex;gap:24px;background:#fff;border:1px solid #e2e2dc;border-radius:8px;padding:16px;margin-top:16px}
+.first img{width:58%;border-radius:4px}.first .big{font-size:22px;font-weight:600;margin:0 0 8px}
+svg{width:100%;height:auto;background:#fff;border:1px solid #e2e2dc;border-radius:8px}
+.queue{display:grid;grid-template-columns:repeat(auto-fill,minmax(240px,1fr));gap:16px}
+.queue figure{margin:0;background:#fff;border:1px solid #e2e2dc;border-radius:8px;overflow:hidden}
+.queue img{width:100%;display:block}.queue figcaption{padding:8px 12px;font-size:14px}
+.key span{display:inline-block;border-radius:4px;padding:1px 8px;margin-right:8px;font-size:13px}
+@media(max-width:700px){.first{display:block}.first img{width:100%}}
+"""
+
+
+def report_html(judged: Judged, queue: Sequence[Suggestion], pictures: Mapping[int, Picture]) -> str:
+    """The page; `pictures` shows the suggested frames with their labels."""
+    video = judged.record.get("video", {})
+    title = html.escape(str(video.get("name", judged.folder.name)))
+    parts = [
+        f"<h1>{title}</h1>",
+        f'<p class="quiet">{len(judged.frames)} frames, {_count(judged.names, "object")}, '
+        f"{_count(judged.drawings, 'drawn frame')} · encoder {html.escape(str(judged.record['encoder']['name']))}</p>",
+        _first(judged, queue, pictures),
+        "<h2>How sure, over time</h2>",
+        _key(),
+        *(_curve(judged, name, place, queue) for place, name in enumerate(_shown(judged))),
+        _left_out(judged),
+        "<h2>Frames to check, the most useful first</h2>",
+        '<div class="queue">' + "".join(_card(place, one, pictures) for place, one in enumerate(queue, 1)) + "</div>"
+        if queue
+        else "<p>None.</p>",
+        _about(),
+    ]
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}: what to check</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'
+        f"<body>{''.join(parts)}</body></html>\n"
+    )
+
+
+def _first(judged: Judged, queue: Sequence[Suggestion], pictures: Mapping[int, Picture]) -> str:
+    if not queue:
+        return "<p>Nothing to check: every frame was drawn, or is as sure as can be.</p>"
+    best = queue[0]
+    reach = f"frames {best.first} to {best.last}" if best.last > best.first else f"frame {best.first}"
+    return (
+        f'<div class="first">{_image(pictures.get(best.index), best.index)}<div>'
+        f'<p class="big">Fix frame {best.index} first</p>'
+        f"<p>{_words(best)} at {best.time_seconds:.2f} s.</p>"
+        f"<p>A drawing here controls {reach}.</p>"
+        f'<p class="quiet">Draw frame {best.index} anew in any program, then:</p>'
+        f"<p><code>timecycle correct {html.escape(judged.folder.name)} {best.index}=drawing.png</code></p></div></div>"
+    )
+
+
+def _words(one: Suggestion) -> str:
+    state = {"visible": "still followed", "uncertain": "uncertain", "occluded": "hidden or gone", "lost": "lost"}
+    return f"Object {html.escape(one.object)} is {state.get(one.state, one.state)} (confidence {one.confidence:.2f})"
+
+
+def _card(place: int, one: Suggestion, pictures: Mapping[int, Picture]) -> str:
+    return (
+        f"<figure>{_image(pictures.get(one.index), one.index)}<figcaption><b>{place}. Frame {one.index}</b>, "
+        f"{one.time_seconds:.2f} s<br>{_words(one)}<br>"
+        f'<span class="quiet">controls frames {one.first} to {one.last}</span></figcaption></figure>'
+    )
+
+
+def _image(picture: Picture | None, index: int) -> str:
+    if picture is None:
+        return ""
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, format="JPEG", quality=85)
+    data = base64.b64encode(file.getvalue()).decode()
+    return f'<img alt="frame {index} with its labels" src="data:image/jpeg;base64,{data}">'
+
+
+def _key() -> str:
+    spans = (f'<span style="background:{colour}">{state}: {words}</span>' for state, (colour, words) in _STATES.items())
+    return (
+        f'<p class="key">{"".join(spans)}</p>'
+        '<p class="quiet">Black marks are drawn frames, numbered marks the frames to check.</p>'
+    )
+
+
+def _shown(judged: Judged) -> list[str]:
+    """The objects with a curve: all, or of many those that are least sure on average."""
+    names = judged.names
+    if len(names) <= _MOST_CURVES:
+        return names
+    return sorted(names, key=lambda name: _mean(judged, name))[:_MOST_CURVES]
+
+
+def _left_out(judged: Judged) -> str:
+    more = len(judged.names) - _MOST_CURVES
+    return f'<p class="quiet">{more} surer objects are in objects.csv.</p>' if more > 0 else ""
+
+
+def _mean(judged: Judged, name: str) -> float:
+    return float(np.mean([of[name].confidence for of in judged.objects.values() if name in of]))
+
+
+def _curve(judged: Judged, name: str, place: int, queue: Sequence[Suggestion]) -> str:
+    count = max(len(judged.frames) - 1, 1)
+    step = -(-len(judged.frames) // _MOST_POINTS)
+    points = [
+        (frame.index, judged.objects[frame.index][name])
+        for frame in judged.frames[::step]
+        if name in judged.objects.get(frame.index, {})
+    ]
+    left, right, top, base = 44, 16, 26, _HEIGHT - 22
+
+    def x(index: float) -> float:
+        return left + (_WIDTH - left - right) * min(max(index / count, 0.0), 1.0)
+
+    def y(value: float) -> float:
+        return base - (base - top) * value
+
+    bands = "".join(
+        f'<rect x="{x(start - step / 2):.1f}" y="{top}" width="{x(end - step / 2) - x(start - step / 2):.2f}" '
+        f'height="{base - top}" '
+        f'fill="{_STATES.get(state, ("#fff", ""))[0]}"/>'
+        for start, end, state in _stretches([(index, one.state) for index, one in points], step)
+    )
+    line = " ".join(f"{x(index):.1f},{y(one.confidence):.1f}" for index, one in points)
+    levels = "".join(
+        f'<text x="{left - 8}" y="{y(level) + 4:.1f}" text-anchor="end" class="t">{level:g}</text>'
+        f'<line x1="{left}" x2="{_WIDTH - right}" y1="{y(level):.1f}" y2="{y(level):.1f}" stroke="#0001"/>'
+        for level in (0, 0.5, 1)
+    )
+    drawn = "".join(
+        f'<line x1="{x(index):.1f}" x2="{x(index):.1f}" y1="{top}" y2="{base}" stroke="#1c1e22" stroke-width="2.5">'
+        f"<title>frame {index} was drawn</title></line>"
+        for index in judged.drawings
+    )
+    marks = "".join(
+        f'<circle cx="{x(one.index):.1f}" cy="{top - 10}" r="9" fill="#1c1e22"/>'
+        f'<text x="{x(one.index):.1f}" y="{top - 6}" text-anchor="middle" fill="#fff" class="t">{number}'
+        f"<title>check frame {one.index}</title></text>"
+        for number, one in enumerate(queue, 1)
+    )
+    ticks = "".join(
+        f'<text x="{x(index):.1f}" y="{_HEIGHT - 6}" text-anchor="middle" class="t">{index}</text>'
+        for index in _ticks(len(judged.frames))
+    )
+    return (
+        f'<p><b style="color:{_COLOURS[place % len(_COLOURS)]}">Object {html.escape(name)}</b></p>'
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="confidence of object {html.escape(name)}">'
+        f"<style>.t{{font:11px system-ui,sans-serif}}</style>{bands}{levels}"
+        f'<polyline points="{line}" fill="none" stroke="{_COLOURS[place % len(_COLOURS)]}" stroke-width="2.2"/>'
+        f"{drawn}{marks}{ticks}</svg>"
+    )
+
+
+def _stretches(states: Sequence[tuple[int, str]], step: int) -> Iterable[tuple[int, int, str]]:
+    """Neighbouring frames in the same state, as (first, after the last, state)."""
+    if not states:
+        return
+    starts = [0, *(i + 1 for i, (a, b) in enumerate(pairwise(states)) if a[1] != b[1]), len(states)]
+    for begin, end in pairwise(starts):
+        yield states[begin][0], states[end - 1][0] + step, states[begin][1]
+
+
+def _ticks(frames: int) -> list[int]:
+    """Round frame numbers, about ten of them."""
+    rough = max(frames / 10, 1)
+    size = 10 ** int(np.floor(np.log10(rough)))
+    step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
+    return list(range(0, frames, int(step)))
+
+
+def _count(things: Sequence[object], name: str) -> str:
+    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
+
+
+def _about() -> str:
+    return (
+        "<h2>What confidence is</h2>"
+        "<p>It is told without knowing the truth: whether cells that go to an earlier frame and back come home, "
+        "whether labels carried back to a drawing give what was drawn, how clear the votes were on the way, and "
+        "whether an object still looks as it was drawn. Trust the order before the numbers. It can be wrong where a "
+        "thing turns a side to the camera that was never drawn, and where two things look alike. All signals are in "
+        "objects.csv.</p>"
+    )
