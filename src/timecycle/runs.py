@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,27 +21,32 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
-from PIL import Image
 
 from timecycle.behind import Behind
 from timecycle.errors import OutputError
-from timecycle.files import atomic_write, lock, make_folder, write_text, writing
+from timecycle.files import lock, make_folder, write_text, writing
 from timecycle.kernel.library import find_kernel
 from timecycle.labels import Keypoints, Labels
-from timecycle.labels.keypoints import keypoints_csv
 from timecycle.model.encoder import Encoder
-from timecycle.propagation.confidence import Confidence, TrustConfig
-from timecycle.propagation.evidence import SIGNALS
+from timecycle.outputs import (
+    COLUMNS,
+    OBJECT_COLUMNS,
+    Show,
+    collect_keypoints,
+    csv_lines,
+    frame_row,
+    label_path,
+    object_rows,
+    write_confidence,
+)
+from timecycle.propagation.confidence import TrustConfig
 from timecycle.propagation.propagate import LabelledFrame, check_labels, count_steps, propagate, source_of
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.workfolder import WorkFolder
-from timecycle.render import Captioned, contact_sheet, overlay, save_picture, thumbnail
+from timecycle.render import contact_sheet, save_picture
 from timecycle.version import __version__
 from timecycle.video import Video, VideoWriter
 
-_COLUMNS = "index,pts,time_seconds,source,confidence,state\n"
-_OBJECT_COLUMNS = ",".join(("index", "object", "confidence", "state", *SIGNALS)) + "\n"
-_CONTACT_FRAMES = 12
 _WORK = ".work"
 _WAITING_FRAMES = 4  # labelled but not yet written: enough to smooth over a slow one
 
@@ -208,20 +213,20 @@ def _write_frames(task: Task, folder: Path, progress: Progress | None) -> None:
     labels_folder = make_folder(folder / "labels")
     video = task.video
     with (
-        _table(folder / "frames.csv", _COLUMNS, done) as frames,
-        _table(folder / "objects.csv", _OBJECT_COLUMNS, done) as objects,
+        _table(folder / "frames.csv", COLUMNS, done) as frames,
+        _table(folder / "objects.csv", OBJECT_COLUMNS, done) as objects,
         VideoWriter(folder / "overlay.mp4", video.size, video.time_base) as movie,
         Behind(_WAITING_FRAMES) as behind,
     ):
-        show = _Show(movie, len(video))
+        show = Show(movie, len(video))
 
         def write(labelled: LabelledFrame) -> None:
             if labelled.index >= done:
-                labelled.labels.write(_label_path(labels_folder, labelled.index, task.kind))
-                frames.append(_row(labelled))
+                labelled.labels.write(label_path(labels_folder, labelled.index, task.kind))
+                frames.append(frame_row(labelled))
                 if labelled.confidence is not None:
-                    objects.append(_object_rows(labelled.index, labelled.confidence))
-                    _write_confidence(folder, labelled.index, labelled.confidence)
+                    objects.append(object_rows(labelled.index, labelled.confidence))
+                    write_confidence(folder, labelled.index, labelled.confidence)
             show.add(labelled)
 
         def catch_up() -> None:
@@ -246,42 +251,16 @@ def _write_frames(task: Task, folder: Path, progress: Progress | None) -> None:
             behind(partial(write, labelled))
     save_picture(folder / "contact.png", contact_sheet(show.sheet))
     if task.kind is Keypoints:
-        _collect_keypoints(labels_folder, folder / "keypoints.csv", len(video))
+        collect_keypoints(labels_folder, folder / "keypoints.csv", len(video))
 
 
 def _read_again(task: Task, labels_folder: Path, done: int, steps: "_Steps") -> Iterator[LabelledFrame]:
     """The frames before an interruption, with their labels from disk: a film cannot be continued, only redrawn."""
     for frame in task.video.frames(0, done):
-        labels = task.kind.read(_label_path(labels_folder, frame.index, task.kind))
+        labels = task.kind.read(label_path(labels_folder, frame.index, task.kind))
         source = source_of(frame.index, task.labels, task.config)
         yield LabelledFrame(frame.index, frame.pts, frame.time_seconds, frame.image, labels, source)
         steps.step()
-
-
-def _row(labelled: LabelledFrame) -> str:
-    """One line of frames.csv; a frame that nothing is known of has no confidence."""
-    confidence = labelled.confidence
-    judged = f"{confidence.value:.4f},{confidence.state}" if confidence is not None else ","
-    return f"{labelled.index},{labelled.pts},{labelled.time_seconds:.6f},{labelled.source},{judged}\n"
-
-
-def _object_rows(index: int, confidence: Confidence) -> str:
-    """A line of objects.csv for every object: its confidence, and the signals it was made of."""
-    return _csv_lines(
-        (str(index), name, f"{one.value:.4f}", one.state, *(f"{one.signals[signal]:.4f}" for signal in SIGNALS))
-        for name, one in confidence.objects.items()
-    )
-
-
-def _write_confidence(folder: Path, index: int, confidence: Confidence) -> None:
-    """How sure every cell is, as grey: one pixel per cell, 255 is certain."""
-    grey = (confidence.cells * 255).round().byte().numpy()
-    with atomic_write(make_folder(folder / "confidence") / f"{index:05d}.png") as file:
-        Image.fromarray(grey).save(file, format="PNG")
-
-
-def _label_path(folder: Path, index: int, kind: type[Labels]) -> Path:
-    return folder / f"{index:05d}{kind.suffix}"
 
 
 @dataclass(frozen=True)
@@ -317,28 +296,7 @@ def _table(path: Path, columns: str, done: int) -> Iterator[_Table]:
 def _rows_before(path: Path, done: int) -> str:
     whole = path.read_text(encoding="utf-8").rpartition("\n")[0]  # a last line may have been cut
     rows = list(csv.reader(io.StringIO(whole)))[1:]
-    return _csv_lines(row for row in rows if int(row[0]) < done)
-
-
-def _csv_lines(rows: Iterable[Sequence[str]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
-
-
-class _Show:
-    """Draws the film and gathers the pictures of the contact sheet."""
-
-    def __init__(self, movie: VideoWriter, frames: int) -> None:
-        self.movie = movie
-        self.sheet: list[Captioned] = []
-        self._wanted = {round(place) for place in np.linspace(0, frames - 1, min(frames, _CONTACT_FRAMES))}
-
-    def add(self, labelled: LabelledFrame) -> None:
-        picture = overlay(labelled.image, labelled.labels)
-        self.movie.write(picture, labelled.pts)
-        if labelled.index in self._wanted:
-            self.sheet.append(Captioned(thumbnail(picture), f"frame {labelled.index}   {labelled.time_seconds:.2f} s"))
+    return csv_lines(row for row in rows if int(row[0]) < done)
 
 
 @dataclass
@@ -351,14 +309,6 @@ class _Steps:
         self.done += 1
         if self.progress is not None:
             self.progress(self.done, self.total)
-
-
-def _collect_keypoints(folder: Path, path: Path, frames: int) -> None:
-    """All points in one file, which is what people open."""
-    with atomic_write(path) as file:
-        for index in range(frames):
-            text = keypoints_csv({index: Keypoints.read(_label_path(folder, index, Keypoints))})
-            file.write((text if index == 0 else text.partition("\n")[2]).encode())
 
 
 def _hash(labels: Mapping[int, Labels]) -> str:
