@@ -11,7 +11,7 @@ from timecycle.errors import OutputError
 from timecycle.files import atomic_write, make_folder
 from timecycle.labels import Labels
 from timecycle.model.encoder import Encoder
-from timecycle.model.registry import load_encoder
+from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
 from timecycle.propagation import flow
 from timecycle.propagation.confidence import TrustConfig
 from timecycle.propagation.flow import Correspondence
@@ -64,6 +64,7 @@ def propagate_to_folder(
         encoder=encoder or load_encoder(),
         config=config or PropagateConfig(),
         trust=trust,
+        origin=_origin(video) if encoder is None else None,
     )
     return runs.run(task, Path(folder), resume=resume, overwrite=overwrite, progress=progress)
 
@@ -114,6 +115,15 @@ def flow_to_folder(
     save_picture(target / "arrows.png", arrows(image_a, found.flow))
     save_picture(target / "matches.png", match_lines(image_a, image_b, found.start, found.end))
     return found
+
+
+def _origin(video: VideoLike) -> runs.Origin | None:
+    """So that `correct` finds the video again; an array cannot be found."""
+    if not isinstance(video, str | Path):
+        return None
+    return runs.Origin(
+        video=str(Path(video).absolute()), fps=None, encoder=DEFAULT_ENCODER, device="auto", precision="fp32"
+    )
 
 
 def _video(video: VideoLike) -> Video:

@@ -28,6 +28,8 @@ from timecycle.files import lock, make_folder, write_text, writing
 from timecycle.kernel.library import find_kernel
 from timecycle.labels import Keypoints, Labels
 from timecycle.model.encoder import Encoder
+from timecycle.model.inference import Device
+from timecycle.model.registry import PrecisionChoice
 from timecycle.outputs import (
     COLUMNS,
     OBJECT_COLUMNS,
@@ -54,6 +56,17 @@ Progress = Callable[[int, int], None]  # steps done, steps in all
 
 
 @dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where the video lies and which encoder was asked for, in the words of `open_video` and `load_encoder`."""
+
+    video: str
+    fps: float | None
+    encoder: str
+    device: Device
+    precision: PrecisionChoice
+
+
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """Everything that decides what a run writes."""
 
@@ -62,6 +75,7 @@ class Task:
     encoder: Encoder
     config: PropagateConfig
     trust: TrustConfig | None = field(default_factory=TrustConfig)  # none: nothing is judged
+    origin: Origin | None = None  # for going back to the video later; changes nothing of what is written
 
     @property
     def kind(self) -> type[Labels]:
@@ -141,7 +155,9 @@ def refuse_inside(folder: Path, inputs: Iterable[Path]) -> None:
 def _open_record(folder: Path, task: Task, *, resume: bool, overwrite: bool) -> dict[str, Any]:
     """The run's record, new or taken up again; refuses to mix two runs or to lose a finished one."""
     # Through JSON at once: what cannot be recorded must fail before anything is cleared.
-    fresh: dict[str, Any] = json.loads(json.dumps(task.identity() | {"status": "running", "timecycle": __version__}))
+    origin = {"origin": dataclasses.asdict(task.origin) if task.origin else None}
+    about = {"status": "running", "timecycle": __version__, **origin}
+    fresh: dict[str, Any] = json.loads(json.dumps(task.identity() | about))
     path = folder / "run.json"
     others = [item for item in folder.iterdir() if item.name != ".lock"]
     old = _read_record(path) if path.is_file() else {}

@@ -10,6 +10,7 @@ import tyro
 
 from timecycle.cli.check import Check
 from timecycle.cli.console import err, out
+from timecycle.cli.correct import Correct
 from timecycle.cli.demo import Demo
 from timecycle.cli.doctor import Doctor
 from timecycle.cli.evaluate import Evaluate
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verbs: dict[str, Callable[..., object]] = {
         "propagate": Propagate,
         "check": Check,
+        "correct": Correct,
         "flow": Flow,
         "train": Train,
         "evaluate": Evaluate,

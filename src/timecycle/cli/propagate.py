@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from timecycle.api import propagate_to_folder
 from timecycle.cli.console import out, progress
 from timecycle.cli.options import Device, Encoder, Out, Precision, Preset, Settings
 from timecycle.config import propagate_config
@@ -15,7 +14,7 @@ from timecycle.labels import Coordinates, Labels, Masks, Texture, read_labels, s
 from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
 from timecycle.propagation.confidence import TrustConfig
 from timecycle.propagation.propagate import check_labels
-from timecycle.runs import refuse_inside
+from timecycle.runs import Origin, Task, refuse_inside, run
 from timecycle.video import Video, open_video
 
 
@@ -71,18 +70,16 @@ class Propagate:
             labels = self._read_labels(video)
             check_labels(video, labels)  # before anything is loaded or announced
             encoder = load_encoder(self.encoder, device=self.device, precision=self.precision)
+            origin = Origin(
+                video=str(Path(self.video).absolute()),
+                fps=self.fps,
+                encoder=self.encoder,
+                device=self.device,
+                precision=self.precision,
+            )
+            task = Task(video=video, labels=labels, encoder=encoder, config=config, trust=trust, origin=origin)
             with progress("propagating") as show:
-                done = propagate_to_folder(
-                    video,
-                    labels,
-                    self.out,
-                    encoder=encoder,
-                    config=config,
-                    trust=trust,
-                    resume=self.resume,
-                    overwrite=self.overwrite,
-                    progress=show,
-                )
+                done = run(task, self.out, resume=self.resume, overwrite=self.overwrite, progress=show)
         out.print(f"{done.frames} frames in {done.seconds:.1f} s -> {done.folder}")
         out.print(f"look at {done.folder / 'contact.png'} and {done.folder / 'overlay.mp4'}")
 

@@ -36,8 +36,9 @@ from timecycle.video import Frame, Video
 _SNAPSHOT_FRAMES = 50  # work lost to an interruption, against about 10 MB written
 
 
-# Drawn on this frame, carried to it, or unknown: before the first drawing, with nothing carried back.
-Source = Literal["given", "carried", "unknown"]
+# Drawn on this frame, carried to it from one side or from both, or unknown: before the first drawing, with nothing
+# carried back.
+Source = Literal["given", "carried", "blended", "unknown"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +138,9 @@ def source_of(index: int, labels: Mapping[int, Labels], config: PropagateConfig)
     """Where a frame's labels come from."""
     if index in labels:
         return "given"
-    return "unknown" if index < min(labels) and config.direction == "forward" else "carried"
+    if config.direction == "forward":
+        return "unknown" if index < min(labels) else "carried"
+    return "blended" if min(labels) < index < max(labels) else "carried"
 
 
 def _last_drawn(labels: Mapping[int, Labels], config: PropagateConfig) -> int:

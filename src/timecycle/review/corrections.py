@@ -1,0 +1,289 @@
+"""Corrections: a frame is drawn anew, the frames it controls are carried again, and nothing else is touched.
+
+A correction controls the frames up to the next drawings on either side. These are carried from three sides: from the
+correction, and from the labels of the two frames at the ends, which stay as they are. What was there before is kept in
+OUT/history/NUMBER, so that every correction can be undone to the byte. A correction that is killed half-way is undone
+by the next command.
+"""
+
+import csv
+import filecmp
+import io
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from timecycle.errors import LabelError, OutputError
+from timecycle.files import lock, make_folder, write_text
+from timecycle.labels import KINDS, Keypoints, Labels, Masks, Parts
+from timecycle.model.encoder import Encoder
+from timecycle.model.registry import load_encoder
+from timecycle.outputs import Show, collect_keypoints, frame_row, label_path, object_rows, write_confidence
+from timecycle.propagation.confidence import TrustConfig
+from timecycle.propagation.propagate import LabelledFrame, check_labels, propagate
+from timecycle.propagation.settings import PropagateConfig
+from timecycle.render import contact_sheet, save_picture
+from timecycle.review.judged import read_run
+from timecycle.review.queue import neighbours_of
+from timecycle.runs import Progress
+from timecycle.video import Video, VideoPart, VideoWriter, open_video
+
+_HISTORY = "history"
+_ASIDE = ".correction"
+_ENTRY = "entry.json"  # written last: an entry that has it is whole
+_WHOLE = ("frames.csv", "objects.csv", "overlay.mp4", "contact.png", "keypoints.csv", "run.json")
+_REVIEW = ("report.html", "review.json", "review.png")  # of the run as it was: `check` makes them again
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """The frames that were carried again, and which of them differ from what they were."""
+
+    first: int
+    last: int
+    changed: Sequence[int]
+
+
+@dataclass(frozen=True, eq=False)
+class Correcting:
+    """What correcting needs besides the folder: the video, and the encoder that carried the labels."""
+
+    video: Video
+    encoder: Encoder
+
+
+def correct(
+    folder: Path,
+    corrections: Mapping[int, Labels],
+    *,
+    video: Video | None = None,
+    encoder: Encoder | None = None,
+    progress: Progress | None = None,
+) -> list[Corrected]:
+    """Draw frames of a finished run anew, one after the other. Video and encoder are those of the run."""
+    with lock(folder):
+        _finish_or_undo(folder)
+        record = read_run(folder)
+        with _sources(folder, record, video, encoder) as sources:
+            check_labels(sources.video, corrections)
+            _check_kind(folder, record, corrections)
+            return [_correct_one(folder, index, corrections[index], sources, progress) for index in sorted(corrections)]
+
+
+def undo(folder: Path) -> int:
+    """Take the last correction back, to the byte; returns the frame it was made on."""
+    with lock(folder):
+        _finish_or_undo(folder)
+        read_run(folder)
+        entries = _entries(folder)
+        if not entries:
+            raise OutputError(f"{folder} has no correction to undo", remedy="make one first: timecycle correct")
+        index: int = json.loads((entries[-1] / _ENTRY).read_text(encoding="utf-8"))["index"]
+        _restore(folder, entries[-1])
+        return index
+
+
+def history(folder: Path) -> list[dict[str, Any]]:
+    """The corrections of a run, the oldest first."""
+    return [json.loads((entry / _ENTRY).read_text(encoding="utf-8")) for entry in _entries(folder)]
+
+
+def _correct_one(folder: Path, index: int, labels: Labels, sources: Correcting, progress: Progress | None) -> Corrected:
+    record = read_run(folder)
+    kind = KINDS[record["labels"]["kind"]]
+    drawings = set(record["labels"]["frames"])
+    count = len(sources.video)
+    before, after = neighbours_of(index, drawings, count)
+    first, last = max(before + 1, 0), min(after - 1, count - 1)
+    start, stop = max(before, 0), min(after + 1, count)
+    given = {index - start: labels}
+    for end in (before, after):
+        if 0 <= end < count:
+            given[end - start] = _complete(kind.read(label_path(folder / "labels", end, kind)))
+    part = VideoPart(sources.video, start, stop)
+    stream = propagate(
+        part,
+        given,
+        encoder=sources.encoder,
+        config=replace(PropagateConfig(**record["config"]), direction="both"),
+        trust=TrustConfig(**record["trust"]) if record["trust"] else None,
+    )
+    aside = folder / _ASIDE
+    shutil.rmtree(aside, ignore_errors=True)
+    rows = _Rows({}, {})
+    for done, frame in enumerate(stream, 1):
+        if first <= frame.index + start <= last:
+            _write(aside, replace(frame, index=frame.index + start), kind, rows)
+        if progress is not None:
+            progress(done, len(part))
+    entry = _keep(folder, index, range(first, last + 1), kind)
+    changed = _move(aside, folder)
+    _replace_rows(folder / "frames.csv", rows.frames)
+    _replace_rows(folder / "objects.csv", rows.objects)
+    _draw_again(folder, sources.video, kind)
+    for name in _REVIEW:
+        (folder / name).unlink(missing_ok=True)
+    record["labels"]["frames"] = sorted(drawings | {index})
+    write_text(folder / "run.json", json.dumps(record | {"corrections": int(entry.name)}, indent=2) + "\n")
+    return Corrected(first, last, changed)
+
+
+def _complete(labels: Labels) -> Labels:
+    """Labels that speak for every object: they are all that is known of their frame."""
+    return replace(labels, complete=True) if isinstance(labels, Masks | Parts) else labels
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """New lines of the two tables, by frame."""
+
+    frames: dict[int, str]
+    objects: dict[int, str]
+
+
+def _write(aside: Path, frame: LabelledFrame, kind: type[Labels], rows: _Rows) -> None:
+    """Keep a frame aside until all of them are there."""
+    frame.labels.write(label_path(make_folder(aside / "labels"), frame.index, kind))
+    rows.frames[frame.index] = frame_row(frame)
+    if frame.confidence is not None:
+        write_confidence(aside, frame.index, frame.confidence)
+        rows.objects[frame.index] = object_rows(frame.index, frame.confidence)
+
+
+def _move(aside: Path, folder: Path) -> list[int]:
+    """Put the new files in the place of the old; returns the frames whose labels differ from what they were."""
+    changed = []
+    for place in ("labels", "confidence"):
+        for file in sorted((aside / place).glob("*")):
+            target = make_folder(folder / place) / file.name
+            if place == "labels" and not filecmp.cmp(file, target, shallow=False):
+                changed.append(int(file.stem))
+            file.replace(target)
+    shutil.rmtree(aside)
+    return changed
+
+
+def _replace_rows(path: Path, fresh: Mapping[int, str]) -> None:
+    header, *rows = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    kept: dict[int, str] = {}
+    for row in csv.reader(io.StringIO("".join(rows))):
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\n").writerow(row)
+        kept[int(row[0])] = kept.get(int(row[0]), "") + line.getvalue()
+    kept |= fresh
+    write_text(path, header + "".join(kept[index] for index in sorted(kept)))
+
+
+def _draw_again(folder: Path, video: Video, kind: type[Labels]) -> None:
+    """The film, the sheet and the table of points, from the labels as they are now."""
+    with VideoWriter(folder / "overlay.mp4", video.size, video.time_base) as movie:
+        show = Show(movie, len(video))
+        for frame in video.frames():
+            labels = kind.read(label_path(folder / "labels", frame.index, kind))
+            show.add(LabelledFrame(frame.index, frame.pts, frame.time_seconds, frame.image, labels, "carried"))
+    save_picture(folder / "contact.png", contact_sheet(show.sheet))
+    if kind is Keypoints:
+        collect_keypoints(folder / "labels", folder / "keypoints.csv", len(video))
+
+
+# History
+
+
+def _entries(folder: Path) -> list[Path]:
+    return sorted(path.parent for path in (folder / _HISTORY).glob(f"*/{_ENTRY}"))
+
+
+def _keep(folder: Path, index: int, frames: Sequence[int], kind: type[Labels]) -> Path:
+    """Copy everything a correction will replace into a new entry of the history."""
+    number = len(_entries(folder)) + 1
+    entry = folder / _HISTORY / f"{number:04d}"
+    shutil.rmtree(entry, ignore_errors=True)
+    make_folder(entry)
+    for name in (*_WHOLE, *_REVIEW):
+        if (folder / name).is_file():
+            shutil.copyfile(folder / name, entry / name)
+    for place, suffix in (("labels", kind.suffix), ("confidence", ".png")):
+        make_folder(entry / place)
+        for frame in frames:
+            file = folder / place / f"{frame:05d}{suffix}"
+            if file.is_file():
+                shutil.copyfile(file, entry / place / file.name)
+    about = {"index": index, "first": frames[0], "last": frames[-1]}
+    write_text(entry / _ENTRY, json.dumps(about, indent=2) + "\n")
+    return entry
+
+
+def _restore(folder: Path, entry: Path) -> None:
+    """Put everything back; run.json last, so that an undoing that is killed is done again."""
+    for place in ("labels", "confidence"):
+        for file in sorted((entry / place).iterdir()):
+            shutil.copyfile(file, folder / place / file.name)
+    for name in (*_REVIEW, *(name for name in _WHOLE if name != "run.json")):
+        if (entry / name).is_file():
+            shutil.copyfile(entry / name, folder / name)
+        else:
+            (folder / name).unlink(missing_ok=True)
+    shutil.copyfile(entry / "run.json", folder / "run.json")
+    shutil.rmtree(entry)
+    if not any((folder / _HISTORY).iterdir()):
+        (folder / _HISTORY).rmdir()
+
+
+def _finish_or_undo(folder: Path) -> None:
+    """Take back a correction that was killed before it was recorded."""
+    entries = _entries(folder)
+    if entries and read_run(folder).get("corrections", 0) < int(entries[-1].name):
+        _restore(folder, entries[-1])
+
+
+# Sources
+
+
+@contextmanager
+def _sources(
+    folder: Path, record: Mapping[str, Any], video: Video | None, encoder: Encoder | None
+) -> Iterator[Correcting]:
+    """The run's own video and encoder, opened again where they are not given; others are refused."""
+    origin = record.get("origin") or {}
+    if (video is None or encoder is None) and not origin:
+        raise OutputError(
+            f"{folder} does not say where its video lies", remedy="pass video and encoder, as when the run was made"
+        )
+    opened = open_video(origin["video"], fps=origin["fps"]) if video is None else None
+    try:
+        source = video or opened
+        if source is None or source.fingerprint() != record["video"]["sha256"]:
+            raise OutputError(
+                f"the video is not the one that was labelled in {folder}",
+                remedy="put the video back where it was, unchanged, or carry the labels again",
+            )
+        if encoder is None:
+            encoder = load_encoder(origin["encoder"], device=origin["device"], precision=origin["precision"])
+        if encoder.sha256 != record["encoder"]["sha256"]:
+            raise OutputError(
+                f"the encoder {encoder.name} is not the one that carried the labels in {folder}",
+                remedy="give the same weights, or carry the labels again",
+            )
+        yield Correcting(source, encoder)
+    finally:
+        if opened is not None:
+            opened.close()
+
+
+def _check_kind(folder: Path, record: Mapping[str, Any], corrections: Mapping[int, Labels]) -> None:
+    kind = record["labels"]["kind"]
+    if kind in ("texture", "coordinates"):
+        raise LabelError(
+            f"the labels in {folder} are {kind}, which refer to one frame only",
+            remedy="carry them again from a better frame",
+        )
+    for index, labels in corrections.items():
+        if labels.kind != kind:
+            raise LabelError(
+                f"frame {index} was given {labels.kind} but the labels in {folder} are {kind}",
+                remedy=f"draw {kind}",
+            )
