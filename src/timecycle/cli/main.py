@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 import tyro
 
+from timecycle.cli.audit import Audit
 from timecycle.cli.check import Check
 from timecycle.cli.console import err, out
 from timecycle.cli.correct import Correct
@@ -17,6 +18,7 @@ from timecycle.cli.evaluate import Evaluate
 from timecycle.cli.flow import Flow
 from timecycle.cli.propagate import Propagate
 from timecycle.cli.train import Train
+from timecycle.cli.tune import Tune
 from timecycle.cli.weights import Weights
 from timecycle.cores import usable_cores
 from timecycle.errors import TimecycleError
@@ -34,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "propagate": Propagate,
         "check": Check,
         "correct": Correct,
+        "audit": Audit,
+        "tune": Tune,
         "flow": Flow,
         "train": Train,
         "evaluate": Evaluate,
