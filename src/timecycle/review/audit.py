@@ -176,6 +176,7 @@ class _Step:
         self.index, self.names = track.frames[place], track.names
         self.was, self.now = track.covered[place - 1], track.covered[place]
         self.carried = self.was[cycle.there]
+        self.surely = self.carried * (cycle.gap <= 1.5)[:, None]
         self.overlap = _overlaps(self.carried, self.now).numpy().astype(np.float64)
         self.across = _cross_overlaps(self.carried, self.now)
 
@@ -252,12 +253,14 @@ def _swaps(steps: Sequence[_Step], limits: AuditConfig) -> list[Finding]:
 
 
 def _drops(steps: Sequence[_Step], limits: AuditConfig) -> list[Finding]:
+    """Objects that end from one frame to the next; one that leaves or is hidden shrinks first."""
     found = []
+    usual = torch.stack([step.was.sum(dim=0) for step in steps]).median(dim=0).values.numpy()
     for step in steps:
-        was, now, carried = (part.sum(dim=0).numpy() for part in (step.was, step.now, step.carried))
+        was, now, carried = (part.sum(dim=0).numpy() for part in (step.was, step.now, step.surely))
         for i, name in enumerate(step.names):
-            still = carried[i] / max(was[i], 1e-6)
-            if was[i] >= 1 and now[i] == 0 and still >= limits.dropped:
+            still = float(carried[i] / max(was[i], 1e-6))
+            if now[i] == 0 and was[i] >= max(usual[i] / 2, 1) and still >= limits.dropped:
                 words = f"object {name} ends at frame {step.index}, though the video still shows it"
                 found.append(Finding("dropped", step.index, step.index, name, round(still / limits.dropped, 2), words))
     return found

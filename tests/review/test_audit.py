@@ -1,0 +1,130 @@
+"""Audits: clean labels are quiet, and every fault is named, on a world whose features are known."""
+
+import json
+
+import numpy as np
+import pytest
+
+from clips import small_world, write_clip
+from oracle import OracleEncoder
+from timecycle.cli.main import main
+from timecycle.errors import LabelError
+from timecycle.labels import Keypoints, Masks
+from timecycle.propagation.settings import PropagateConfig
+from timecycle.review.audit import audit
+from timecycle.synthetic import WorldConfig, make_world
+from timecycle.video import open_video
+
+CONFIG = PropagateConfig(window_px=32, anchor_window_px=32)
+FRAMES = 40
+
+
+@pytest.fixture(scope="module")
+def world():
+    return make_world(WorldConfig(height_px=96, width_px=128, frames=FRAMES, seed=1))
+
+
+@pytest.fixture(scope="module")
+def video(world):
+    return open_video(world.video())
+
+
+@pytest.fixture(scope="module")
+def encoder(world):
+    return OracleEncoder(world, stride_px=4)
+
+
+@pytest.fixture(scope="module")
+def truth(world):
+    """Object 1 alone, which is hidden for a while."""
+    return {t: Masks.of(world.mask(t) == 1) for t in range(FRAMES)}
+
+
+def faults(video, labels, encoder) -> set[str]:
+    return {finding.fault for finding in audit(video, labels, encoder=encoder, config=CONFIG).findings}
+
+
+def test_clean_labels_are_quiet(world, video, encoder, truth):
+    everything = {t: Masks(world.mask(t)) for t in range(FRAMES)}
+    assert faults(video, truth, encoder) == set()
+    assert faults(video, everything, encoder) == set()
+
+
+@pytest.mark.parametrize("by", [-5, -1, 1, 2, 5])
+def test_a_shift_of_the_whole_track_is_found_with_its_length(video, encoder, truth, by):
+    shifted = {t: truth[t + by] for t in truth if t + by in truth}
+    found = audit(video, shifted, encoder=encoder, config=CONFIG).findings
+    (shift,) = (finding for finding in found if finding.fault == "shift")
+    first = min(shifted)
+    assert f"file {first} shows frame {first + by}" in shift.words
+
+
+def test_objects_that_change_names_are_found(world, video, encoder):
+    table = np.array([0, 2, 1, 3], np.uint16)
+    at = next(t for t in range(3, FRAMES) if {1, 2} <= set(np.unique(world.mask(t))))
+    labels = {t: Masks(table[world.mask(t)]) if t >= at else Masks(world.mask(t)) for t in range(FRAMES)}
+    found = audit(video, labels, encoder=encoder, config=CONFIG).findings
+    assert ("swap", at, "1 and 2") in {(finding.fault, finding.first, finding.object) for finding in found}
+
+
+def test_an_object_that_is_dropped_is_found_where_it_ends(video, encoder, truth):
+    labels = {t: Masks.of(np.zeros_like(masks.ids)) if 4 <= t < 8 else masks for t, masks in truth.items()}
+    found = audit(video, labels, encoder=encoder, config=CONFIG).findings
+    assert [(finding.fault, finding.first) for finding in found if finding.fault == "dropped"] == [("dropped", 4)]
+
+
+def test_a_mask_that_stands_still_is_found(video, encoder, truth):
+    labels = {t: truth[2] if 2 <= t < 10 else masks for t, masks in truth.items()}
+    (frozen,) = (f for f in audit(video, labels, encoder=encoder, config=CONFIG).findings if f.fault == "frozen")
+    assert (frozen.first, frozen.last) == (3, 9)
+
+
+def test_a_still_video_may_have_labels_that_stand_still():
+    still = make_world(WorldConfig(height_px=64, width_px=96, frames=20, still=True))
+    labels = {t: Masks(still.mask(0)) for t in range(20)}
+    video = open_video(still.video())
+    assert faults(video, labels, OracleEncoder(still, stride_px=4)) == set()
+
+
+def test_a_jump_is_found_and_so_is_the_way_back(video, encoder, truth):
+    labels = dict(truth)
+    labels[4] = Masks.of(np.roll(truth[4].ids, 40, axis=1))
+    jumps = [f.first for f in audit(video, labels, encoder=encoder, config=CONFIG).findings if f.fault == "jump"]
+    assert sorted(jumps) == [4, 5]
+
+
+def test_labels_that_creep_off_are_found(world, video, encoder):
+    labels = {t: Masks.of(np.roll(world.mask(t) == 3, t - 20, axis=1)) for t in range(20, FRAMES)}
+    assert "drift" in faults(video, labels, encoder)
+
+
+def test_points_are_audited_too(world, video, encoder):
+    def points(t: int) -> Keypoints:
+        truth = world.keypoints(t)
+        return Keypoints(truth.names, truth.xy, truth.visible)
+
+    clean = {t: points(t) for t in range(12)}
+    assert "jump" not in faults(video, clean, encoder)
+    wrong = points(6)
+    first = int(np.flatnonzero(wrong.visible)[0])
+    wrong.xy[first] = (wrong.xy[first] + 40) % 90
+    assert "jump" in faults(video, clean | {6: wrong}, encoder)
+
+
+def test_the_command_says_what_it_found_and_writes_it(tmp_path, capsys):
+    world = small_world(frames=12)
+    clip = write_clip(tmp_path / "clip.mp4", world)
+    (tmp_path / "masks").mkdir()
+    for t in range(12):
+        ids = np.zeros_like(world.mask(t)) if 5 <= t < 9 else world.mask(t)
+        Masks(ids).write(tmp_path / "masks" / f"{t:05d}.png")
+    found = tmp_path / "audit.json"
+    command = ["audit", str(clip), str(tmp_path / "masks"), "--encoder", "rgb", "--set", "image_size_px=64"]
+    assert main([*command, "--json", str(found)]) == 0
+    assert "dropped" in capsys.readouterr().out
+    assert {finding["fault"] for finding in json.loads(found.read_text())["findings"]} >= {"dropped"}
+
+
+def test_too_few_labels_are_refused(video, encoder, truth):
+    with pytest.raises(LabelError, match="there are labels on 2 frames; give a labelled track"):
+        audit(video, {0: truth[0], 1: truth[1]}, encoder=encoder, config=CONFIG)
