@@ -36,8 +36,8 @@ def encoder(world):
 
 @pytest.fixture(scope="module")
 def truth(world):
-    """Object 1 alone, which is hidden for a while."""
-    return {t: Masks.of(world.mask(t) == 1) for t in range(FRAMES)}
+    """Everything that moves, as one object."""
+    return {t: Masks.of(world.mask(t) > 0) for t in range(FRAMES)}
 
 
 def faults(video, labels, encoder) -> set[str]:
@@ -70,7 +70,7 @@ def test_objects_that_change_names_are_found(world, video, encoder):
 def test_an_object_that_is_dropped_is_found_where_it_ends(video, encoder, truth):
     labels = {t: Masks.of(np.zeros_like(masks.ids)) if 4 <= t < 8 else masks for t, masks in truth.items()}
     found = audit(video, labels, encoder=encoder, config=CONFIG).findings
-    assert [(finding.fault, finding.first) for finding in found if finding.fault == "dropped"] == [("dropped", 4)]
+    assert [finding.first for finding in found if finding.fault == "dropped"] == [4]
 
 
 def test_a_mask_that_stands_still_is_found(video, encoder, truth):
@@ -88,13 +88,13 @@ def test_a_still_video_may_have_labels_that_stand_still():
 
 def test_a_jump_is_found_and_so_is_the_way_back(video, encoder, truth):
     labels = dict(truth)
-    labels[4] = Masks.of(np.roll(truth[4].ids, 40, axis=1))
+    labels[4] = Masks.of(np.roll(truth[4].ids, 48, axis=0))
     jumps = [f.first for f in audit(video, labels, encoder=encoder, config=CONFIG).findings if f.fault == "jump"]
     assert sorted(jumps) == [4, 5]
 
 
-def test_labels_that_creep_off_are_found(world, video, encoder):
-    labels = {t: Masks.of(np.roll(world.mask(t) == 3, t - 20, axis=1)) for t in range(20, FRAMES)}
+def test_labels_that_creep_off_are_found(video, encoder, truth):
+    labels = {t: Masks.of(np.roll(masks.ids, 2 * t, axis=1)) for t, masks in truth.items() if t <= 20}
     assert "drift" in faults(video, labels, encoder)
 
 
@@ -104,7 +104,7 @@ def test_points_are_audited_too(world, video, encoder):
         return Keypoints(truth.names, truth.xy, truth.visible)
 
     clean = {t: points(t) for t in range(12)}
-    assert "jump" not in faults(video, clean, encoder)
+    assert faults(video, clean, encoder) == set()
     wrong = points(6)
     first = int(np.flatnonzero(wrong.visible)[0])
     wrong.xy[first] = (wrong.xy[first] + 40) % 90

@@ -32,6 +32,10 @@ from timecycle.video import Video
 
 Fault = Literal["shift", "swap", "jump", "dropped", "frozen", "drift"]
 
+_TELLING = 0.005  # difference in overlap from which a frame can tell two shifts apart
+_ONE_WAY = 0.75  # of the way that labels slipped: to and fro is what features cannot tell
+_ENOUGH = 0.25  # of an object that must be seen again to tell where it went
+
 Covered = Float[Tensor, "cells objects"]
 
 
@@ -41,14 +45,14 @@ class AuditConfig:
 
     reach: int = 5  # frames over which labels are carried for drift and shift
     most_shift: int = 6  # frames by which a whole track is tried to be off
-    shift_gain: float = 0.01  # in overlap: how much better another shift has to fit
-    shift_sureness: float = 2.0  # and in standard errors over the frames
-    jump: float = 0.4  # share of the usual overlap with what was carried from the frame before
+    shift_gain: float = 0.015  # in overlap: how much better another shift has to fit
+    shift_sureness: float = 0.75  # and on what share of the frames that can tell
+    jump: float = 0.4  # share of what is surely seen again that still has its label
     swap: float = 0.25  # in overlap: how much better another object fits
     dropped: float = 0.3  # share of the object that the video still shows
     frozen_frames: int = 3
     frozen: float = 0.9  # overlap of what moved with what stood still
-    drift: float = 0.7  # of an object's size: how far labels crept away from what they were on
+    drift: float = 0.5  # of an object's size: how far labels crept away from what they were on
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ def audit(
     findings = [
         *_shifts(track, limits),
         *_swaps(steps, limits),
-        *_drops(steps, limits),
+        *(_drops(steps, limits) if space_of(labels).exclusive else ()),  # whether a point is seen is for people to say
         *_jumps(steps, limits),
         *_freezes(steps, limits),
         *_drifts(track, limits),
@@ -210,15 +214,15 @@ def _shifts(track: _Track, limits: AuditConfig) -> list[Finding]:
     if not consecutive or len(places) < 8:
         return []
     fits = np.array([[_fit(track, place, shift, limits.reach) for shift in shifts] for place in places])
-    mean = fits.mean(axis=0)
-    best = int(mean.argmax())
-    if shifts[best] == 0:
+    fits = fits[np.isfinite(fits).all(axis=1)]  # where there is something to see whatever the shift
+    if len(fits) < 8:
         return []
+    best = int(fits.mean(axis=0).argmax())
     gain = fits[:, best] - fits[:, limits.most_shift]
-    # Neighbouring frames share `reach` frames: that many of them count as one.
-    error = gain.std() / np.sqrt(len(gain) / limits.reach)
-    strength = min(gain.mean() / limits.shift_gain, gain.mean() / max(error, 1e-9) / limits.shift_sureness)
-    if strength < 1:
+    telling = np.abs(gain) > _TELLING
+    agreed = float((gain[telling] > 0).mean()) if telling.any() else 0.0
+    strength = min(gain.mean() / limits.shift_gain, agreed / limits.shift_sureness)
+    if shifts[best] == 0 or strength < 1:
         return []
     by = shifts[best]
     which = f"{abs(by)} frame{'s' if abs(by) > 1 else ''} {'early' if by > 0 else 'late'}"
@@ -233,17 +237,18 @@ def _fit(track: _Track, place: int, shift: int, reach: int) -> float:
     cycle = track.further[place]
     if cycle is None:
         return float("nan")
-    carried = track.covered[place - reach - shift][cycle.there]
-    return float(_overlaps(carried, track.covered[place - shift]).mean())
+    carried, there = track.covered[place - reach - shift][cycle.there], track.covered[place - shift]
+    either = torch.maximum(carried, there).sum()
+    # Of all objects together, so that what is hidden does not count as fitting.
+    return float(torch.minimum(carried, there).sum() / either) if either > 0 else float("nan")
 
 
 def _swaps(steps: Sequence[_Step], limits: AuditConfig) -> list[Finding]:
     found = []
     for step in steps:
-        across = step.across
         for i in range(len(step.names)):
             for j in range(i + 1, len(step.names)):
-                gain = min(across[i, j] - across[i, i], across[j, i] - across[j, j])
+                gain = _swapped(step, i, j)
                 if gain >= limits.swap:
                     pair = f"{step.names[i]} and {step.names[j]}"
                     words = f"objects {pair} change places at frame {step.index}"
@@ -252,10 +257,16 @@ def _swaps(steps: Sequence[_Step], limits: AuditConfig) -> list[Finding]:
     return found
 
 
+def _swapped(step: _Step, i: int, j: int) -> float:
+    """How much better both objects fit the other's labels than their own."""
+    across = step.across
+    return float(min(across[i, j] - across[i, i], across[j, i] - across[j, j]))
+
+
 def _drops(steps: Sequence[_Step], limits: AuditConfig) -> list[Finding]:
     """Objects that end from one frame to the next; one that leaves or is hidden shrinks first."""
     found = []
-    usual = torch.stack([step.was.sum(dim=0) for step in steps]).median(dim=0).values.numpy()
+    usual = _usual_area(steps)
     for step in steps:
         was, now, carried = (part.sum(dim=0).numpy() for part in (step.was, step.now, step.surely))
         for i, name in enumerate(step.names):
@@ -266,16 +277,28 @@ def _drops(steps: Sequence[_Step], limits: AuditConfig) -> list[Finding]:
     return found
 
 
+def _usual_area(steps: Sequence[_Step]) -> Float[np.ndarray, " objects"]:
+    """The median over the frames on which an object is: a sliver of it tells little."""
+    areas = np.stack([step.was.sum(dim=0).numpy() for step in steps])
+    return np.array([np.median(of[of > 0]) if (of > 0).any() else 0.0 for of in areas.T])
+
+
 def _jumps(steps: Sequence[_Step], limits: AuditConfig) -> list[Finding]:
+    """Labels that are suddenly elsewhere than what they were on. A thing that is half hidden is where it should be."""
     found = []
-    usual = np.median([step.overlap for step in steps], axis=0)
+    usual = _usual_area(steps)
     for step in steps:
-        present = (torch.minimum(step.was.sum(dim=0), step.now.sum(dim=0)) >= 1).numpy()
+        was, now, surely = (part.sum(dim=0).numpy() for part in (step.was, step.now, step.surely))
+        staying = (torch.minimum(step.surely, step.now).sum(dim=0)).numpy()
         for i, name in enumerate(step.names):
-            limit = limits.jump * usual[i]
-            if present[i] and step.overlap[i] < limit and step.across[i].argmax() == i:
-                words = f"object {name} jumps at frame {step.index}: {step.overlap[i]:.0%} of it is where it should be"
-                strength = round(float((1 - step.overlap[i]) / max(1 - limit, 1e-6)), 2)
+            if min(was[i], now[i]) < max(usual[i] / 2, 1) or surely[i] < _ENOUGH * was[i]:
+                continue
+            if any(_swapped(step, i, j) >= limits.swap for j in range(len(step.names)) if j != i):
+                continue
+            share = float(staying[i] / surely[i])
+            if share < limits.jump:
+                words = f"object {name} jumps at frame {step.index}: {share:.0%} of it is where it should be"
+                strength = round((1 - share) / (1 - limits.jump), 2)
                 found.append(Finding("jump", step.index, step.index, name, strength, words))
     return found
 
@@ -314,7 +337,7 @@ def _drifts(track: _Track, limits: AuditConfig) -> list[Finding]:
         way = np.array([slip.way for slip in slips])
         crept, trodden = np.linalg.norm(way.sum(axis=0)), np.linalg.norm(way, axis=1).sum()
         strength = float(crept / limits.drift)
-        if strength >= 1 and crept >= 0.6 * trodden:  # one way, not to and fro
+        if strength >= 1 and crept >= _ONE_WAY * trodden:
             first, last = track.frames[slips[0].place - limits.reach], track.frames[slips[-1].place]
             words = f"object {name} creeps off by {crept:.0%} of its size between frames {first} and {last}"
             found.append(Finding("drift", first, last, name, round(strength, 2), words))
@@ -337,7 +360,8 @@ def _slip(track: _Track, place: int, object_: int, limits: AuditConfig) -> _Slip
     was, now = (track.covered[at][:, object_] for at in (place - limits.reach, place))
     # What is under the labels moved as the cells that surely come back from where they are found.
     sure = ((now > 0.5) & (cycle.gap <= 1.5)).nonzero().squeeze(1)
-    if len(sure) < 4 or float(was.sum()) < 4:
+    before, after = float(was.sum()), float(now.sum())
+    if len(sure) < 4 or before < 4 or not 0.8 <= after / before <= 1.25:  # what is hidden moves the centre as well
         return None
     moved = (_places(sure, track.columns) - _places(cycle.there[sure], track.columns)).mean(dim=0)
     labels_moved = _centre(now, track.columns) - _centre(was, track.columns)
