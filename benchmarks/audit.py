@@ -8,7 +8,6 @@ limits were set. Objects change places in the synthetic world, as DAVIS-2016 has
 
 import argparse
 import dataclasses
-import hashlib
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -17,13 +16,14 @@ from pathlib import Path
 import numpy as np
 
 from record import write_record
+from remembering import Remembering
 from timecycle.config import propagate_config
 from timecycle.evaluation.benchmark import Benchmark
 from timecycle.evaluation.composites import find_composites
 from timecycle.evaluation.davis import find_davis
 from timecycle.evaluation.metrics.regions import jaccard
 from timecycle.labels import Labels, Masks
-from timecycle.model.encoder import Encoder, FeatureMap
+from timecycle.model.encoder import Encoder
 from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
 from timecycle.review.audit import Audit, AuditConfig, audit
 from timecycle.synthetic import WorldConfig, make_world
@@ -33,21 +33,6 @@ Track = Mapping[int, Masks]
 
 _WORLDS = 20
 _TELLING_J = 0.03  # a shift of one frame counts where it changes the mean overlap by so much
-
-
-class Remembering:
-    """An encoder that encodes every picture once."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        self.encoder = encoder
-        self.name, self.sha256, self.form = encoder.name, encoder.sha256, encoder.form
-        self._known: dict[bytes, FeatureMap] = {}
-
-    def encode(self, image: np.ndarray) -> FeatureMap:
-        key = hashlib.sha256(image.tobytes()).digest()
-        if key not in self._known:
-            self._known[key] = self.encoder.encode(image)
-        return self._known[key]
 
 
 # Faults. Each gives a track with the fault in it, and what counts as having found it.

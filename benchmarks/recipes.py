@@ -54,6 +54,7 @@ RECIPES = {
     "res3_pastes_open": Recipe("no step is closed at random", (*_RES3, *_PASTES, "walks.dropout=0")),
     "res3_pastes_short": Recipe("clips of two frames", (*_RES3, *_PASTES, "clips.frames=2", "batch=16")),
     "res3_pastes_zoom": Recipe("things in several sizes", (*_RES3, *_PASTES, "clips.zoom=1,2")),
+    "res3_pastes_sharp": Recipe("temperature 0.04", (*_RES3, *_PASTES, "walks.temperature=0.04")),
     "res3_pastes_fast": Recipe("twice the learning rate", (*_RES3, *_PASTES, "optimizer.rate=1e-3")),
 }
 

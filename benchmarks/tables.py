@@ -47,7 +47,7 @@ from timecycle.evaluation.tables import (
 )
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/results.md", "docs/learning.md", "docs/speed.md")
+PAGES = ("README.md", "docs/results.md", "docs/learning.md", "docs/encoders.md", "docs/trust.md", "docs/speed.md")
 IMAGES = "docs/images"
 
 _BLOCK = re.compile(r"<!-- generated: (\S+) -->\n(.*?)<!-- end generated -->", re.DOTALL)
@@ -353,6 +353,94 @@ def _speed_peers(results: Results) -> str:
     return f"{table}\n{record['measured']['how']} {_origin(record)}\n"
 
 
+def _recipes(results: Results) -> str:
+    """Short runs of equal time on composites of held-out footage, best first, and the controls."""
+    records = {
+        name.removeprefix("recipe_"): record for name, record in results.records.items() if "recipe_" in name[:7]
+    }
+    if not records:
+        raise NoResultsError("no result file begins with recipe_", remedy="python benchmarks/recipes.py")
+
+    def row(name: str, record: Mapping[str, Any]) -> list[str]:
+        settings, scores = record["settings"], record["measured"]["scores"]
+        held_out = record["measured"]["held_out"]
+        return [
+            settings.get("words", name),
+            f"{settings['steps']:,}" if settings else "-",
+            *(f"{100 * scores[score]:.1f}" for score in ("J", "F")),
+            *(f"{held_out[figure]:.3f}" if held_out else "-" for figure in ("warp_accuracy", "cycle_accuracy")),
+        ]
+
+    ordered = sorted(records.items(), key=lambda item: -item[1]["measured"]["scores"]["J"])
+    heads = ["recipe", "steps", "J", "F", "known warp", "there and back"]
+    table = grid(heads, [row(name, record) for name, record in ordered], right=(1, 2, 3, 4, 5))
+    minutes = {record["settings"]["minutes"] for record in records.values() if record["settings"]}
+    each = f"{next(iter(minutes)):g} minutes each" if len(minutes) == 1 else "times differ"
+    return f"{table}\nTraining: {each}. {_origin(ordered[0][1])}\n"
+
+
+# Of trust_PRESET.json: the ways of trusting that are shown, and their words.
+_TRUST = (
+    ("fused", "the confidence, fitted on composites"),
+    ("fused, fitted on the others", "the same signals, fitted on the truth of the other sequences"),
+    ("frames since the drawing alone", "frames since the drawing"),
+    ("certainty alone", "entropy of the votes"),
+    ("similarity alone", "distance of descriptors to the drawing's"),
+)
+
+
+def _trust(results: Results) -> str:
+    record = _record(results, "trust_default")
+    scores = record["measured"]["scores"]
+    rows = [
+        [words, *(f"{scores[name][figure]:.3f}" for figure in ("auroc_j50", "spearman_j", "area_under_risk"))]
+        for name, words in _TRUST
+        if name in scores
+    ]
+    table = grid(["trust by", "AUROC, J below 0.5", "Spearman with J", "area under risk"], rows, right=(1, 2, 3))
+    measured = record["measured"]
+    return (
+        f"{table}\n{measured['frames']:,} carried frames, {measured['bad_frames']} of them with J below 0.5; mean J "
+        f"{100 * measured['mean_j']:.1f}. {_origin(record)}\n"
+    )
+
+
+def _audit(results: Results) -> str:
+    record = _record(results, "audit")
+    scores = record["measured"]["scores"]
+    rows = [
+        [
+            name,
+            f"{of['found']} of {of['of']}" if "found" in of else f"{of['false_alarms']} of {of['of']} (false alarms)",
+        ]
+        for name, of in scores.items()
+    ]
+    one = scores["shift of 1 frame"]
+    return (
+        f"{grid(['fault', 'found'], rows)}\nOf shifts of one frame that change the mean overlap by 0.03 or more: "
+        f"{one['found_telling']} of {one['of_telling']}. {_origin(record)}\n"
+    )
+
+
+def _corrections(results: Results) -> str:
+    record = _record(results, "corrections")
+    means = record["measured"]["scores"]["JF_by_corrections"]
+    rows = [[name, *(f"{100 * value:.1f}" for value in values)] for name, values in means.items()]
+    heads = ["frames chosen by", *(str(count) for count in range(len(rows[0]) - 1))]
+    return f"{grid(heads, rows, right=tuple(range(1, len(heads))))}\nJ&F by corrected frames. {_origin(record)}\n"
+
+
+def _tuning(results: Results) -> str:
+    record = _record(results, "tuning")
+    scores = record["measured"]["scores"]
+    return (
+        f"Over {scores['settings']} settings the rank correlation of cycle error with true J&F is "
+        f"{scores['spearman_of_means']:.2f} for the mean over sequences and {scores['spearman_per_sequence']:.2f} within a "
+        f"sequence. Choosing by it loses {100 * scores['regret']:.1f} J&F against the best setting of each sequence, a "
+        f"setting at random {100 * scores['regret_of_a_setting_at_random']:.1f}. {_origin(record)}\n"
+    )
+
+
 def _record(results: Results, name: str) -> Mapping[str, Any]:
     if name not in results.records:
         raise NoResultsError(f"there is no {name}.json", remedy=f"python benchmarks/{name}.py")
@@ -394,6 +482,11 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "learned_levers": partial(_learned, group="lever"),
     "learned_ablations": partial(_learned, group="ablation"),
     "training_step": _step_cost,
+    "recipes": _recipes,
+    "trust": _trust,
+    "audit": _audit,
+    "corrections": _corrections,
+    "tuning": _tuning,
     "speed": _speed,
     "speed_growth": _speed_growth,
     "speed_peers": _speed_peers,

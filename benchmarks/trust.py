@@ -221,7 +221,7 @@ def measure(rows: Rows) -> dict[str, Any]:
     ways = {
         "fused": fuse(torch.from_numpy(rows.signals).float(), "outline").double().numpy(),
         "fused, fitted on the others": _left_out(rows),
-        "frames since the drawing": -rows.frame,
+        "frames since the drawing alone": -rows.frame,
         **{f"{name} alone": rows.signals[:, i] for i, name in enumerate(SIGNALS)},
     }
     error, bad = 1 - rows.overlap, rows.overlap < BAD

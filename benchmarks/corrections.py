@@ -1,0 +1,169 @@
+"""What corrections are worth, and which frames to correct: true masks are put in where a queue asks for them.
+
+    python benchmarks/corrections.py DATA [--encoder NAME] [--names ...]
+
+DAVIS-2016 val at 240 pixels. The first mask is given; then up to five frames are drawn, chosen by our queue, evenly
+spaced, at random, or as the frame that is truly worst. Results: corrections.json.
+"""
+
+import argparse
+import dataclasses
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+
+from record import write_record
+from remembering import Remembering
+from timecycle.config import propagate_config
+from timecycle.evaluation.davis import find_davis
+from timecycle.evaluation.metrics.boundaries import boundary_f
+from timecycle.evaluation.metrics.regions import jaccard
+from timecycle.labels import Labels, Masks
+from timecycle.model.encoder import Encoder
+from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
+from timecycle.propagation.confidence import TrustConfig
+from timecycle.propagation.propagate import LabelledFrame, propagate
+from timecycle.propagation.settings import PropagateConfig
+from timecycle.review.judged import Judged, JudgedFrame, JudgedObject
+from timecycle.review.queue import suggest
+from timecycle.video import Video, open_video
+
+MOST = 5
+_RANDOM = 3  # draws that the random queue is averaged over
+
+Truth = Mapping[int, Masks]
+Choose = Callable[["Situation"], int]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Situation:
+    """What a queue may look at: the frames as they are now. Only the worst-frame queue looks at the overlap."""
+
+    frames: list[LabelledFrame]
+    overlap: list[float]
+    drawn: set[int]
+    wanted: int  # how many frames will be drawn in all
+    rng: np.random.Generator
+
+
+def ours(now: Situation) -> int:
+    """The queue of `timecycle check`."""
+    rows, objects = [], {}
+    for frame in now.frames:
+        if frame.confidence is None:
+            continue
+        source = "given" if frame.index in now.drawn else frame.source
+        rows.append(
+            JudgedFrame(frame.index, frame.time_seconds, source, frame.confidence.value, frame.confidence.state)
+        )
+        objects[frame.index] = {
+            name: JudgedObject(one.value, one.state) for name, one in frame.confidence.objects.items()
+        }
+    queue = suggest(Judged(Path(), {}, rows, objects), count=1)
+    return queue[0].index if queue else random(now)
+
+
+def uniform(now: Situation) -> int:
+    """Spaced so that no frame is far from a drawing, with the first one given: the strongest plan without looking."""
+    count = len(now.frames)
+    places = [round(2 * k * (count - 1) / (2 * now.wanted + 1)) for k in range(1, now.wanted + 1)]
+    return next(place for place in places if place not in now.drawn)
+
+
+def random(now: Situation) -> int:
+    return int(now.rng.choice([i for i in range(len(now.frames)) if i not in now.drawn]))
+
+
+def worst(now: Situation) -> int:
+    """The frame that truly overlaps least."""
+    return min((i for i in range(len(now.frames)) if i not in now.drawn), key=lambda i: now.overlap[i])
+
+
+QUEUES: dict[str, Choose] = {"ours": ours, "uniform": uniform, "random": random, "worst frame": worst}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--encoder", default=DEFAULT_ENCODER)
+    parser.add_argument("--names", nargs="*", default=[], help="only these sequences; nothing is kept")
+    chosen = parser.parse_args()
+    began = time.monotonic()
+    encoder, config = load_encoder(chosen.encoder), propagate_config("fast")
+    benchmark = find_davis(chosen.data / "davis2016", names=chosen.names)
+    per_sequence: dict[str, dict[str, list[float]]] = {}
+    for clip in benchmark.clips:
+        files = sorted(file for file in benchmark.truth_files if file.parent.name == clip.name)
+        truth = {index: Masks.read(file) for index, file in enumerate(files)}
+        remembering = Remembering(encoder)
+        with open_video(clip.frames) as video:
+            per_sequence[clip.name] = {
+                name: curve(video, truth, remembering, config, name, choose) for name, choose in QUEUES.items()
+            }
+        print(clip.name, {name: [round(v, 3) for v in values] for name, values in per_sequence[clip.name].items()})
+    means = {
+        name: [round(fmean(of[name][count] for of in per_sequence.values()), 4) for count in range(MOST + 1)]
+        for name in QUEUES
+    }
+    for name, values in means.items():
+        print(f"{name:12} {values}")
+    if not chosen.names:
+        write_record(
+            "corrections",
+            settings={
+                "encoder": encoder.name,
+                "weights_sha256": encoder.sha256,
+                "config": dataclasses.asdict(config),
+            },
+            measured={"scores": {"JF_by_corrections": means}, "per_sequence": per_sequence},
+            seconds=time.monotonic() - began,
+        )
+    return 0
+
+
+def curve(
+    video: Video, truth: Truth, encoder: Encoder, config: PropagateConfig, name: str, choose: Choose
+) -> list[float]:
+    """J&F with 0 to MOST corrections. A plan that depends on how many there will be is made for each number."""
+    runs = range(_RANDOM if name == "random" else 1)
+    if name == "uniform":
+        return [_run(video, truth, encoder, config, choose, count, 0)[-1] for count in range(MOST + 1)]
+    curves = [_run(video, truth, encoder, config, choose, MOST, seed) for seed in runs]
+    return [fmean(values) for values in zip(*curves, strict=True)]
+
+
+def _run(
+    video: Video, truth: Truth, encoder: Encoder, config: PropagateConfig, choose: Choose, wanted: int, seed: int
+) -> list[float]:
+    labels: dict[int, Labels] = {0: truth[0]}
+    rng = np.random.default_rng(seed)
+    scores = []
+    for count in range(wanted + 1):
+        frames = list(propagate(video, labels, encoder=encoder, config=config, trust=TrustConfig()))
+        overlap = [jaccard(_mask(frame.labels), truth[frame.index].ids > 0) for frame in frames]
+        scores.append(_score(frames, overlap, truth))
+        if count < wanted:
+            index = choose(Situation(frames, overlap, set(labels), wanted, rng))
+            labels[index] = dataclasses.replace(truth[index], complete=True)
+    return scores
+
+
+def _score(frames: list[LabelledFrame], overlap: list[float], truth: Truth) -> float:
+    """As DAVIS scores: the first and the last frame do not count."""
+    counted = range(1, len(frames) - 1)
+    return fmean((overlap[i] + boundary_f(_mask(frames[i].labels), truth[i].ids > 0)) / 2 for i in counted)
+
+
+def _mask(labels: Labels) -> np.ndarray:
+    if not isinstance(labels, Masks):
+        raise TypeError(f"masks are carried here, not {labels.kind}")
+    mask: np.ndarray = labels.ids > 0
+    return mask
+
+
+if __name__ == "__main__":
+    sys.exit(main())
