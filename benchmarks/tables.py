@@ -417,7 +417,7 @@ def _audit(results: Results) -> str:
     ]
     one = scores["shift of 1 frame"]
     return (
-        f"{grid(['fault', 'found'], rows)}\nOf shifts of one frame that change the mean overlap by 0.03 or more: "
+        f"{grid(['fault', 'found'], rows, right=(1,))}\nOf shifts of one frame that change the mean overlap by 0.03 or more: "
         f"{one['found_telling']} of {one['of_telling']}. {_origin(record)}\n"
     )
 
@@ -435,8 +435,8 @@ def _tuning(results: Results) -> str:
     scores = record["measured"]["scores"]
     return (
         f"Over {scores['settings']} settings the rank correlation of cycle error with true J&F is "
-        f"{scores['spearman_of_means']:.2f} for the mean over sequences and {scores['spearman_per_sequence']:.2f} within a "
-        f"sequence. Choosing by it loses {100 * scores['regret']:.1f} J&F against the best setting of each sequence, a "
+        f"{scores['spearman_of_means']:.2f} for the mean over sequences and {scores['spearman_per_sequence']:.2f} within "
+        f"a sequence. Choosing by it loses {100 * scores['regret']:.1f} J&F against the best setting of each sequence, a "
         f"setting at random {100 * scores['regret_of_a_setting_at_random']:.1f}. {_origin(record)}\n"
     )
 
