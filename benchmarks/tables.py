@@ -415,9 +415,9 @@ def _audit(results: Results) -> str:
         ]
         for name, of in scores.items()
     ]
-    one = scores["shift of 1 frame"]
+    one, table = scores["shift of 1 frame"], grid(["fault", "found"], rows, right=(1,))
     return (
-        f"{grid(['fault', 'found'], rows, right=(1,))}\nOf shifts of one frame that change the mean overlap by 0.03 or more: "
+        f"{table}\nOf shifts of one frame that change the mean overlap by 0.03 or more: "
         f"{one['found_telling']} of {one['of_telling']}. {_origin(record)}\n"
     )
 
@@ -433,12 +433,11 @@ def _corrections(results: Results) -> str:
 def _tuning(results: Results) -> str:
     record = _record(results, "tuning")
     scores = record["measured"]["scores"]
-    return (
-        f"Over {scores['settings']} settings the rank correlation of cycle error with true J&F is "
-        f"{scores['spearman_of_means']:.2f} for the mean over sequences and {scores['spearman_per_sequence']:.2f} within "
-        f"a sequence. Choosing by it loses {100 * scores['regret']:.1f} J&F against the best setting of each sequence, a "
-        f"setting at random {100 * scores['regret_of_a_setting_at_random']:.1f}. {_origin(record)}\n"
-    )
+    text = f"""Over {scores["settings"]} settings the rank correlation of cycle error with true J&F is
+{scores["spearman_of_means"]:.2f} for the mean over sequences and {scores["spearman_per_sequence"]:.2f} within a sequence.
+Choosing by it loses {100 * scores["regret"]:.1f} J&F against the best setting of each sequence, a setting at random
+{100 * scores["regret_of_a_setting_at_random"]:.1f}. {_origin(record)}"""
+    return f"{' '.join(text.split())}\n"
 
 
 def _record(results: Results, name: str) -> Mapping[str, Any]:
