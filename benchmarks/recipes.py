@@ -80,6 +80,11 @@ def main() -> int:
 
 def held_out_composites(videos: Path, work: Path) -> Path:
     """Composites of the videos that training keeps aside."""
+    return make_composites(held_out_videos(videos, work), work / "composites")
+
+
+def held_out_videos(videos: Path, work: Path) -> Path:
+    """A folder of links to the videos that training keeps aside."""
     index = make_index(videos, make_folder(work) / "index.jsonl", workers=usable_cores())
     _, held_out = split(index, TrainConfig().held_out)
     links = make_folder(work / "held_out")
@@ -88,7 +93,7 @@ def held_out_composites(videos: Path, work: Path) -> Path:
         if not link.exists():
             make_folder(link.parent)
             link.symlink_to((videos / entry.path).resolve())
-    return make_composites(links, work / "composites")
+    return links
 
 
 def judge(name: str, footage: Path, videos: Path, work: Path, minutes: float) -> dict[str, float]:

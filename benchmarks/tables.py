@@ -434,7 +434,7 @@ def _tuning(results: Results) -> str:
     record = _record(results, "tuning")
     scores = record["measured"]["scores"]
     text = f"""Over {scores["settings"]} settings the rank correlation of cycle error with true J&F is
-{scores["spearman_of_means"]:.2f} for the mean over sequences and {scores["spearman_per_sequence"]:.2f} within a sequence.
+{scores["spearman_of_means"]:.2f} for the mean over sequences, {scores["spearman_per_sequence"]:.2f} within a sequence.
 Choosing by it loses {100 * scores["regret"]:.1f} J&F against the best setting of each sequence, a setting at random
 {100 * scores["regret_of_a_setting_at_random"]:.1f}. {_origin(record)}"""
     return f"{' '.join(text.split())}\n"
