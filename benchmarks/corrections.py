@@ -10,7 +10,8 @@ import argparse
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 
@@ -28,6 +29,7 @@ from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
 from timecycle.propagation.confidence import TrustConfig
 from timecycle.propagation.propagate import LabelledFrame, propagate
 from timecycle.propagation.settings import PropagateConfig
+from timecycle.review.corrections import carry_again
 from timecycle.review.judged import Judged, JudgedFrame, JudgedObject
 from timecycle.review.queue import suggest
 from timecycle.video import Video, open_video
@@ -139,17 +141,35 @@ def curve(
 def _run(
     video: Video, truth: Truth, encoder: Encoder, config: PropagateConfig, choose: Choose, wanted: int, seed: int
 ) -> list[float]:
-    labels: dict[int, Labels] = {0: truth[0]}
     rng = np.random.default_rng(seed)
+    drawn = {0}
+    frames = list(propagate(video, {0: truth[0]}, encoder=encoder, config=config, trust=TrustConfig()))
     scores = []
     for count in range(wanted + 1):
-        frames = list(propagate(video, labels, encoder=encoder, config=config, trust=TrustConfig()))
         overlap = [jaccard(_mask(frame.labels), truth[frame.index].ids > 0) for frame in frames]
         scores.append(_score(frames, overlap, truth))
-        if count < wanted:
-            index = choose(Situation(frames, overlap, set(labels), wanted, rng))
-            labels[index] = dataclasses.replace(truth[index], complete=True)
+        if count == wanted:
+            break
+        index = choose(Situation(frames, overlap, drawn, wanted, rng))
+        # Exactly what `timecycle correct` does.
+        again = carry_again(
+            video,
+            index,
+            dataclasses.replace(truth[index], complete=True),
+            partial(_labels_of, tuple(frames)),
+            drawn,
+            encoder=encoder,
+            config=config,
+            trust=TrustConfig(),
+        )
+        for frame in again.frames:
+            frames[frame.index] = frame
+        drawn = drawn | {index}
     return scores
+
+
+def _labels_of(frames: Sequence[LabelledFrame], index: int) -> Labels:
+    return frames[index].labels
 
 
 def _score(frames: list[LabelledFrame], overlap: list[float], truth: Truth) -> float:

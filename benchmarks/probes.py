@@ -4,8 +4,8 @@
 
 Frames of the videos that training keeps aside, 240 pixels high. `effective_rank` and `mean_cosine` tell of collapse,
 `position_r2` how well a ridge regression reads a cell's place off its descriptor (on frames it was not fitted to),
-`shift_8px` the cosine of descriptors of the picture moved by one cell with those a cell further, `shift_4px` of one moved
-by half a cell with the mean of both neighbours. Results: probes.json.
+`shift_8px` the cosine of descriptors of the picture moved by one cell with those a cell further, `shift_4px` of one
+moved by half a cell with the mean of both neighbours. Results: probes.json.
 """
 
 import argparse

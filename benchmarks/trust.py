@@ -155,6 +155,7 @@ def _collect(benchmark: Benchmark, path: Path, judged: _Judge) -> Rows:
                 continue
             files = sorted(file for file in benchmark.truth_files if file.parent.name == clip.name)
             truth = {index: Masks.read(path) for index, path in enumerate(files)}
+            rows = []
             with open_video(clip.frames) as video:
                 for one in judged(clip, truth, video):
                     if one.index not in truth or one.index == 0:
@@ -162,7 +163,8 @@ def _collect(benchmark: Benchmark, path: Path, judged: _Judge) -> Rows:
                     overlap = jaccard(one.masks.ids > 0, truth[one.index].ids > 0)
                     (of,) = one.confidence.objects.values()
                     signals = (f"{of.signals[name]:.4f}" for name in SIGNALS)
-                    writer.writerow((clip.name, one.index, f"{overlap:.4f}", *signals))
+                    rows.append((clip.name, one.index, f"{overlap:.4f}", *signals))
+            writer.writerows(rows)  # a clip is there as a whole or not at all
             file.flush()
             print(clip.name, flush=True)
     return read_rows(path)
@@ -252,8 +254,7 @@ def _left_out(rows: Rows) -> Float64[np.ndarray, " rows"]:
     for name in sorted(set(rows.sequence)):
         here = names == name
         others = Rows(names[~here].tolist(), *(part[~here] for part in rows.parts))
-        weights = fit(others)
-        trust[here] = rows.signals[here] @ np.array([weights[signal] for signal in SIGNALS]) + weights["bias"]
+        trust[here] = fuse(torch.from_numpy(rows.signals[here]).float(), "outline", fit(others)).double().numpy()
     return trust
 
 

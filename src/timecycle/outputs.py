@@ -17,6 +17,8 @@ from timecycle.propagation.propagate import LabelledFrame
 from timecycle.render import Captioned, overlay, thumbnail
 from timecycle.video import VideoWriter
 
+FILES = ("frames.csv", "objects.csv", "overlay.mp4", "contact.png", "keypoints.csv")  # beside labels/ and confidence/
+REVIEW_FILES = ("report.html", "review.json", "review.png")  # what `check` adds
 COLUMNS = "index,pts,time_seconds,source,confidence,state\n"
 OBJECT_COLUMNS = ",".join(("index", "object", "confidence", "state", *SIGNALS)) + "\n"
 _CONTACT_FRAMES = 12

@@ -24,7 +24,7 @@ import numpy as np
 
 from timecycle.behind import Behind
 from timecycle.errors import OutputError
-from timecycle.files import lock, make_folder, write_text, writing
+from timecycle.files import clear_parts, lock, make_folder, write_text, writing
 from timecycle.kernel.library import find_kernel
 from timecycle.labels import Keypoints, Labels
 from timecycle.model.encoder import Encoder
@@ -32,7 +32,9 @@ from timecycle.model.inference import Device
 from timecycle.model.registry import PrecisionChoice
 from timecycle.outputs import (
     COLUMNS,
+    FILES,
     OBJECT_COLUMNS,
+    REVIEW_FILES,
     Show,
     collect_keypoints,
     csv_lines,
@@ -205,17 +207,17 @@ def _refuse_difference(folder: Path, old: dict[str, Any], new: dict[str, Any]) -
 def _clear(folder: Path) -> None:
     """Remove what an earlier run made, and nothing else."""
     with writing(folder):
-        for name in (_WORK, "labels", "confidence"):
+        for name in (_WORK, "labels", "confidence", "history", ".correction"):
             if (folder / name).is_dir():
                 shutil.rmtree(folder / name)
-        for name in ("frames.csv", "objects.csv", "overlay.mp4", "contact.png", "keypoints.csv"):
+        for name in (*FILES, *REVIEW_FILES):
             (folder / name).unlink(missing_ok=True)
 
 
 def _clear_parts(folder: Path) -> None:
     """Remove files that were being written when the run was killed."""
-    for part in (part for place in (".", "labels", "confidence") for part in (folder / place).glob(".*.part")):
-        part.unlink(missing_ok=True)
+    for place in (".", "labels", "confidence"):
+        clear_parts(folder / place)
 
 
 def _write_record(folder: Path, record: dict[str, Any]) -> None:
@@ -301,12 +303,11 @@ class _Table:
 def _table(path: Path, columns: str, done: int) -> Iterator[_Table]:
     """A new table, with what an interrupted run wrote about the frames before `done`."""
     kept = _rows_before(path, done) if done and path.is_file() else ""
+    write_text(path, columns + kept)  # whole or not at all: these rows are nowhere else
     with writing(path):
-        file = path.open("w", newline="", encoding="utf-8")
+        file = path.open("a", newline="", encoding="utf-8")
     with file:
-        table = _Table(path, file)
-        table.append(columns + kept)
-        yield table
+        yield _Table(path, file)
 
 
 def _rows_before(path: Path, done: int) -> str:

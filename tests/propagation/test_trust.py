@@ -231,6 +231,37 @@ def test_a_second_drawing_raises_the_confidence_before_it(world):
     assert mean[1] >= mean[0]
 
 
+def test_an_object_drawn_on_one_side_only_is_judged_by_that_side(world):
+    first, last = (Masks.of(np.where(world.mask(t) == identity, identity, 0)) for t, identity in ((0, 1), (15, 3)))
+    together = stream(world, {0: first, 15: last})
+    alone = stream(world, {0: first})
+    for index in (3, 6):
+        of = [frames[index].confidence.objects["1"] for frames in (together, alone)]
+        assert of[0].signals["way"] == pytest.approx(of[1].signals["way"], abs=0.1)
+
+
+def test_objects_that_are_drawn_later_are_not_listed_before(world):
+    labels = {0: Masks.of(np.where(world.mask(0) == 1, 1, 0)), 12: Masks.of(np.where(world.mask(12) == 3, 3, 0))}
+    frames = stream(world, labels, config=PropagateConfig(window_px=32, anchor_window_px=32, direction="forward"))
+    assert list(frames[5].confidence.objects) == ["1"]
+    assert list(frames[14].confidence.objects) == ["1", "3"]
+
+
+def test_what_moved_beyond_the_window_is_unknown_and_not_contradicted():
+    background, object_ = texture(0), thing(1, side=3)
+    first, later = put(background, (object_, 5, 1)), put(background, (object_, 5, 15))
+    extent = cover((5, 15), side=3)
+    drawing = witness(first, cover((5, 1), side=3))
+    evidence, confidence = judged(later, extent, past=witness(later, extent), drawing=drawing)
+    assert signal(evidence, "drawing_agreement") == signal(evidence, "drawing_labels") == 0.5
+    assert confidence.value > 0.5
+
+
+def test_a_mask_without_objects_is_carried_and_judged(world):
+    frames = stream(world, {0: Masks.of(np.zeros((64, 96), np.uint8))})
+    assert all(frame.confidence.value == 1.0 for frame in frames)
+
+
 def test_objects_that_are_not_sure_enough_are_not_labelled(world):
     frames = stream(world, {0: Masks(world.mask(0))}, trust=TrustConfig(least=1.0))
     assert frames[0].labels.ids.any()

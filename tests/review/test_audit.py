@@ -73,8 +73,9 @@ def test_an_object_that_is_dropped_is_found_where_it_ends(video, encoder, truth)
     assert [finding.first for finding in found if finding.fault == "dropped"] == [4]
 
 
-def test_a_mask_that_stands_still_is_found(video, encoder, truth):
-    labels = {t: truth[2] if 2 <= t < 10 else masks for t, masks in truth.items()}
+def test_a_mask_that_stands_still_is_found(world, video, encoder):
+    one = {t: Masks.of(world.mask(t) == 1) for t in range(12)}
+    labels = {t: one[2] if 2 <= t < 10 else masks for t, masks in one.items()}
     (frozen,) = (f for f in audit(video, labels, encoder=encoder, config=CONFIG).findings if f.fault == "frozen")
     assert (frozen.first, frozen.last) == (3, 9)
 
@@ -109,6 +110,10 @@ def test_points_are_audited_too(world, video, encoder):
     first = int(np.flatnonzero(wrong.visible)[0])
     wrong.xy[first] = (wrong.xy[first] + 40) % 90
     assert "jump" in faults(video, clean | {6: wrong}, encoder)
+
+
+def test_over_long_gaps_nothing_is_said(video, encoder, truth):
+    assert faults(video, {t: truth[t] for t in (0, 10, 20, 30)}, encoder) == set()
 
 
 def test_the_command_says_what_it_found_and_writes_it(tmp_path, capsys):

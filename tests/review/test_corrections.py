@@ -13,6 +13,7 @@ from timecycle.errors import LabelError, OutputError
 from timecycle.labels import Coordinates, Keypoints, Masks
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.review import corrections
+from timecycle.review.check import check
 from timecycle.review.corrections import correct, history, undo
 from timecycle.review.judged import read_judged
 from timecycle.runs import Task, run
@@ -141,9 +142,51 @@ def test_a_correction_that_is_killed_half_way_is_undone_by_the_next(out, world, 
         correct(out, {10: Masks(world.mask(10))}, video=video, encoder=encoder)
     monkeypatch.setattr(corrections, point, whole)
     assert contents(out) != before
+    assert undo(out) == 10  # the one that was killed, and no other
+    assert contents(out) == before
+
+
+def test_only_the_correction_that_was_killed_is_taken_back(out, world, video, encoder, monkeypatch):
+    correct(out, {10: Masks(world.mask(10))}, video=video, encoder=encoder)
+    before = contents(out)
+    with monkeypatch.context() as patch:
+        patch.setattr(corrections, "_draw_again", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            correct(out, {5: Masks(world.mask(5))}, video=video, encoder=encoder)
+    check(out)
+    for name in ("report.html", "review.json", "review.png"):
+        (out / name).unlink(missing_ok=True)
+    assert contents(out) == before
+
+
+def test_a_new_run_forgets_the_corrections_of_the_old(out, world, video, encoder):
+    correct(out, {10: Masks(world.mask(10))}, video=video, encoder=encoder)
+    run(Task(video=video, labels={0: Masks(world.mask(0))}, encoder=encoder, config=CONFIG), out, overwrite=True)
+    assert not (out / "history").exists()
     with pytest.raises(OutputError, match="has no correction to undo"):
         undo(out)
-    shutil.rmtree(out / ".correction", ignore_errors=True)
+
+
+def test_a_drawn_frame_that_is_drawn_anew_keeps_its_other_objects(world, video, encoder, tmp_path):
+    run(Task(video=video, labels={0: Masks(world.mask(0))}, encoder=encoder, config=CONFIG), tmp_path / "out")
+    only = Masks.of(np.where(world.mask(0) == 1, 1, 0))
+    correct(tmp_path / "out", {0: only}, video=video, encoder=encoder)
+    assert np.array_equal(Masks.read(tmp_path / "out" / "labels" / "00000.png").ids, world.mask(0))
+    assert 2 in Masks.read(tmp_path / "out" / "labels" / "00003.png").ids
+
+
+def test_where_labels_go_forward_only_a_correction_does_too(world, video, encoder, tmp_path):
+    config = PropagateConfig(window_px=32, anchor_window_px=32, direction="forward")
+    out = tmp_path / "out"
+    run(Task(video=video, labels={5: Masks(world.mask(5))}, encoder=encoder, config=config), out)
+    before = contents(out)
+    (done,) = correct(out, {10: Masks(world.mask(10))}, video=video, encoder=encoder)
+    assert (done.first, done.last) == (10, 19)
+    undo(out)
+    assert contents(out) == before
+    correct(out, {2: Masks(world.mask(2))}, video=video, encoder=encoder)
+    assert (out / "confidence" / "00003.png").exists()
+    undo(out)
     assert contents(out) == before
 
 

@@ -73,7 +73,7 @@ class Propagate:
             origin = Origin(
                 video=str(Path(self.video).absolute()),
                 fps=self.fps,
-                encoder=self.encoder,
+                encoder=str(Path(self.encoder).absolute()) if Path(self.encoder).exists() else self.encoder,
                 device=self.device,
                 precision=self.precision,
             )

@@ -27,6 +27,7 @@ Form = Literal["outline", "place"]
 _VISIBLE = 0.5  # confidence from which an object counts as followed
 _LOST = 0.25  # below, what is labelled is more likely something else
 _UNSUPPORTED = 0.2  # of an object whose labels are right a drawing supports more than this, but for turned ones
+_NOTHING = 1e-6  # cells
 _GONE = 0.05  # of the drawing's area: less is not the object any more
 
 
@@ -76,9 +77,11 @@ def judge(
     grid: Grid,
     *,
     form: Form,
+    known: Bool[Tensor, " objects"] | None = None,
     given: Bool[Tensor, " objects"] | None = None,
 ) -> Confidence:
-    """The confidence that the evidence is worth; what was `given` on this very frame is certain."""
+    """The confidence that the evidence is worth. What was `given` on this very frame is certain; objects that are not
+    `known` yet, as they are drawn later, are left out."""
     values = fuse(evidence.objects, form)
     cells = fuse(evidence.cells, "cell")
     if given is not None:
@@ -87,10 +90,11 @@ def judge(
     objects = {
         name: ObjectConfidence(
             round(float(value), 4),
-            "visible" if given is not None and bool(given[i]) else _state(float(value), evidence.objects[i], form),
+            "visible" if given is not None and bool(given[i]) else _state(float(value), evidence, i, form),
             dict(zip(SIGNALS, (round(float(signal), 4) for signal in evidence.objects[i]), strict=True)),
         )
         for i, (name, value) in enumerate(zip(names, values, strict=True))
+        if known is None or bool(known[i])
     }
     least = min((one.value for one in objects.values()), default=1.0)
     return Confidence(least, objects, cells, grid)
@@ -102,10 +106,14 @@ def certain(names: tuple[str, ...], grid: Grid) -> Confidence:
     return Confidence(1.0, objects, torch.ones(grid.y.cells, grid.x.cells), grid)
 
 
-def fuse(signals: Float[Tensor, "... signals"], form: Literal["outline", "place", "cell"]) -> Float[Tensor, "..."]:
-    """One number out of signals in the order of SIGNALS, or of CELL_SIGNALS for cells."""
+def fuse(
+    signals: Float[Tensor, "... signals"],
+    form: Literal["outline", "place", "cell"],
+    weights: Mapping[str, float] | None = None,
+) -> Float[Tensor, "..."]:
+    """One number out of signals in the order of SIGNALS, or of CELL_SIGNALS for cells; by the fitted weights."""
     names = CELL_SIGNALS if form == "cell" else SIGNALS
-    weights = fitted()[form]
+    weights = weights or fitted()[form]
     weight = torch.tensor([weights.get(name, 0.0) for name in names])
     fused = torch.sigmoid(signals @ weight + weights["bias"])
     return fused * _support(signals) if form == "outline" else fused
@@ -126,9 +134,9 @@ def fitted() -> Mapping[str, Mapping[str, float]]:
     return tomllib.loads(files("timecycle.presets").joinpath("confidence.toml").read_text(encoding="utf-8"))
 
 
-def _state(value: float, signals: Float[Tensor, " signals"], form: Form) -> State:
-    # Of something larger than the drawing `size` falls as well, but never so far.
-    if form == "outline" and float(signals[SIGNALS.index("size")]) < _GONE:
+def _state(value: float, evidence: Evidence, place: int, form: Form) -> State:
+    size = float(evidence.objects[place, SIGNALS.index("size")])
+    if float(evidence.area[place]) <= _NOTHING or (form == "outline" and size < _GONE):
         return "occluded"
     if value >= _VISIBLE:
         return "visible"

@@ -39,7 +39,9 @@ SIGNALS = (
 # Of a cell, in the same sense.
 CELL_SIGNALS = ("margin", "past_return", "past_agreement", "drawing_return", "drawing_agreement", "similarity")
 
-_HOME_CELLS = 1.5  # a cycle that ends so near its start came back: a grid of cells cannot tell better
+HOME_CELLS = 1.5  # a cycle that ends so near its start came back: a grid of cells cannot tell better
+_UNTOLD = 0.5  # a signal where there is nothing to compare with: neither for nor against
+_SMALLEST_GROWN = 0.1  # `size` of what is much larger than drawn: below is what is nearly gone
 _NOTHING = 1e-6
 
 Covered = Float[Tensor, "cells objects"]  # an Extent, row by row
@@ -54,7 +56,7 @@ class Witness:
     cells: Cells
     extent: Covered
     packing: Packing
-    shows: Bool[Tensor, " objects"]  # of a drawing: which objects it is the nearest of
+    shows: Bool[Tensor, " objects"]  # which objects it speaks for: of a drawing, those it is the nearest of
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,11 +88,15 @@ def gather(
     """The evidence for `extent`, what each object is said to cover of a frame; `spread` for points, which cover no
     cell wholly."""
     rows, columns, objects = extent.shape
-    flat = extent.reshape(-1, objects)
+    flat = extent.flatten(0, 1)
     trail = Trail(trail.values.to(flat.device))
     own = _Side(cells, flat, packing)
-    recent = _compared(own, past, window) if past is not None else _unknown(flat)
-    drawn = _mean([_compared(own, witness, drawing_window) for witness in drawings], drawings) or _unknown(flat)
+    recent = _mean([_compared(own, past, window)], [past]) if past is not None else _unknown(flat)
+    drawn = (
+        _mean([_compared(own, drawing, drawing_window) for drawing in drawings], drawings)
+        if drawings
+        else _unknown(flat)
+    )
     per_object = [
         margin_of(extent, spread=spread),
         _weighted(flat, 1 - _entropy(flat)),
@@ -105,7 +111,7 @@ def gather(
         drawn.appearance,
         drawn.size,
     ]
-    sure = (2 * flat - 1).abs().amin(dim=1) if not spread and objects else torch.ones_like(flat[:, 0])
+    sure = (2 * flat - 1).abs().amin(dim=1) if not spread and objects else flat.new_ones(len(flat))
     per_cell = [
         sure,
         recent.cell_return,
@@ -153,19 +159,21 @@ class _Comparison:
 
 def _compared(own: _Side, witness: Witness, window: Window | None) -> _Comparison:
     cycle = go_and_return(own.cells, witness.cells, window, packing=own.packing, other_packing=witness.packing)
-    home = (cycle.gap <= _HOME_CELLS).float()
+    home = (cycle.gap <= HOME_CELLS).float()
     found = witness.extent[cycle.there]
     agreement = 1 - (own.extent - found).abs()
     # For an object a match speaks by what it is there; what it is here weighs how much it counts.
     same = _weighted(own.extent, found)
     ratio = own.extent.sum(dim=0) / witness.extent.sum(dim=0).clamp_min(_NOTHING)
+    # What went farther than a window sees cannot be found, right or wrong.
+    away = _out_of_sight(own, witness, window)
     return _Comparison(
-        returned=_weighted(own.extent, home[:, None].expand_as(own.extent)),
-        labels=_overlap(own.extent[cycle.back], witness.extent),
-        agreement=same,
+        returned=torch.where(away, _UNTOLD, _weighted(own.extent, home[:, None].expand_as(own.extent))),
+        labels=torch.where(away, _UNTOLD, _overlap(own.extent[cycle.back], witness.extent)),
+        agreement=torch.where(away, _UNTOLD, same),
         similarity=_weighted(own.extent, cycle.similarity[:, None].expand_as(own.extent)).clamp(0, 1),
         appearance=_appearance(own, witness),
-        size=torch.minimum(ratio, 1 / ratio.clamp_min(_NOTHING)),
+        size=torch.where(ratio <= 1, ratio, (1 / ratio.clamp_min(_NOTHING)).clamp_min(_SMALLEST_GROWN)),
         cell_return=home,
         cell_agreement=agreement.amin(dim=1) if agreement.shape[1] else home,
         cell_similarity=cycle.similarity.clamp(0, 1),
@@ -215,18 +223,20 @@ def _concentration(extent: Extent) -> PerObject:
     return torch.stack(kept) if kept else extent.new_zeros(0)
 
 
-def _mean(said: Sequence[_Comparison], drawings: Sequence[Witness]) -> _Comparison | None:
-    """What the drawings say together: of each object, those that are its nearest."""
-    if not said:
-        return None
-    weight = torch.stack([witness.shows.float() for witness in drawings]).to(said[0].returned.device)
-    share = weight / weight.sum(dim=0).clamp_min(_NOTHING)
+def _mean(said: Sequence[_Comparison], witnesses: Sequence[Witness]) -> _Comparison:
+    """What witnesses say together: of each object those that speak for it and show it, if there is any."""
+    speaking = [
+        witness.shows.to(witness.extent.device) & (witness.extent.sum(dim=0) > _NOTHING) for witness in witnesses
+    ]
+    weight = torch.stack(speaking).float()
+    share, known = weight / weight.sum(dim=0).clamp_min(1), weight.any(dim=0)
 
     def of_objects(name: str) -> PerObject:
-        return (torch.stack([getattr(one, name) for one in said]) * share).sum(dim=0)
+        mean = (torch.stack([getattr(one, name) for one in said]) * share).sum(dim=0)
+        return torch.where(known, mean, _UNTOLD)
 
     def of_cells(name: str) -> PerCell:
-        return torch.stack([getattr(one, name) for one in said]).amax(dim=0)  # one drawing that knows a cell is enough
+        return torch.stack([getattr(one, name) for one in said]).amax(dim=0)  # one witness that knows a cell is enough
 
     return _Comparison(
         **{name: of_objects(name) for name in ("returned", "labels", "agreement", "similarity", "appearance", "size")},
@@ -234,7 +244,21 @@ def _mean(said: Sequence[_Comparison], drawings: Sequence[Witness]) -> _Comparis
     )
 
 
+def _out_of_sight(own: _Side, witness: Witness, window: Window | None) -> Bool[Tensor, " objects"]:
+    """Whether an object's centre moved farther than the window reaches."""
+    if window is None:
+        return torch.zeros(own.extent.shape[1], dtype=torch.bool, device=own.extent.device)
+    now, then = (_centres(side.extent, side.cells.shape[1]) for side in (own, witness))
+    return (now - then).square().sum(dim=1) > window.radius**2
+
+
+def _centres(covered: Covered, columns: int) -> Float[Tensor, "objects 2"]:
+    cells = torch.arange(len(covered), device=covered.device)
+    places = torch.stack([cells % columns, cells // columns], dim=1).float()
+    return covered.T @ places / covered.sum(dim=0).clamp_min(_NOTHING)[:, None]
+
+
 def _unknown(extent: Covered) -> _Comparison:
     """Where there is nothing to compare with: neither for nor against."""
-    half, cell = extent.new_full((extent.shape[1],), 0.5), extent.new_full((len(extent),), 0.5)
+    half, cell = extent.new_full((extent.shape[1],), _UNTOLD), extent.new_full((len(extent),), _UNTOLD)
     return _Comparison(half, half, half, half, half, half, cell, cell, cell)

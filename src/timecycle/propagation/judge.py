@@ -19,7 +19,7 @@ from timecycle.propagation.neighbours import Packing
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.trail import Trail
 
-_MOST_DRAWINGS = 4  # that a frame is held against
+_MOST_DRAWINGS = 6  # that a frame is held against: two for one object, more where objects were drawn apart
 
 
 @dataclass(kw_only=True, eq=False)
@@ -31,6 +31,10 @@ class Judge:
     encode: Callable[[int], FeatureMap]  # of a frame by its number, with a grid over the frame at its own size
     config: PropagateConfig
     _drawings: OrderedDict[int, Witness] = field(default_factory=OrderedDict)
+    _shown: dict[int, Bool[Tensor, " objects"]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._shown = {index: self.space.shows(labels) for index, labels in self.labels.items()}
 
     @property
     def form(self) -> Form:
@@ -40,7 +44,7 @@ class Judge:
     def trail_after(self, index: int, soft: SoftMap, before: Trail | None) -> Trail:
         """How clear objects were on one pass's way to a frame, whose labels are `soft` by this pass alone."""
         extent = self.space.extent(soft)
-        shown = self.space.shows(self.labels[index]) if index in self.labels else None
+        shown = self._shown.get(index)
         trail = before or Trail.begin(extent.shape[2])
         return trail.after(margin_of(extent, spread=_is_spread(self.space)), shown)
 
@@ -59,43 +63,60 @@ class Judge:
             spread=_is_spread(self.space),
         )
 
-    def confidence(self, index: int, evidence: Evidence | None, grid: Grid) -> Confidence | None:
+    def confidence(
+        self, index: int, evidence: Evidence | None, grid: Grid, *, knows: Bool[Tensor, " channels"]
+    ) -> Confidence | None:
         """The confidence of a frame; none where there is nothing to say, before the first drawing."""
-        given = self.space.shows(self.labels[index]) if index in self.labels else None
-        if given is not None and bool(given.all()):
+        if self.is_drawn(index):
             return certain(self.space.objects, grid)
         if evidence is None:
             return None
-        return judge(evidence, self.space.objects, grid, form=self.form, given=given)
+        known = self._known(knows)
+        return judge(evidence, self.space.objects, grid, form=self.form, known=known, given=self._shown.get(index))
 
     def of_objects(self, channels: Float[Tensor, " channels"]) -> Float[Tensor, " objects"]:
         """A number for each channel, as one for each object."""
         objects = len(self.space.objects)
-        return channels[-objects:] if objects >= len(channels) - 1 else channels.mean().expand(objects)
+        return channels[len(channels) - objects :] if objects >= len(channels) - 1 else channels.mean().expand(objects)
 
     def is_drawn(self, index: int) -> bool:
         """Whether a frame's labels were given whole, so that no evidence is needed."""
-        return index in self.labels and bool(self.space.shows(self.labels[index]).all())
+        return index in self._shown and bool(self._shown[index].all())
 
     def _witness(self, frame: Remembered) -> Witness:
         extent = self.space.extent(frame.soft).flatten(0, 1)
-        return Witness(frame.cells, extent, frame.packing, torch.ones(extent.shape[1], dtype=torch.bool))
+        return Witness(frame.cells, extent, frame.packing, self._known(frame.knows.cpu()))
+
+    def _known(self, channels: Bool[Tensor, " channels"]) -> Bool[Tensor, " objects"]:
+        return self.of_objects(channels.float()) > 0
 
     def _nearest(self, index: int) -> list[Witness]:
-        """The drawings before and after a frame, of each object its own."""
-        shown: dict[int, Bool[Tensor, " objects"]] = {}
-        for earlier in (True, False):
-            frames = sorted((f for f in self.labels if f != index and (f < index) == earlier), reverse=earlier)
-            missing = torch.ones(len(self.space.objects), dtype=torch.bool)
-            for frame in frames:
-                here = self.space.shows(self.labels[frame]) & missing
-                if bool(here.any()):
-                    shown[frame] = here
-                    missing = missing & ~here
-                if not bool(missing.any()):
-                    break
-        nearest = sorted(shown, key=lambda frame: abs(frame - index))[:_MOST_DRAWINGS]
-        return [replace(self._drawing(frame), shows=shown[frame]) for frame in nearest]
+        """The drawings before and after a frame, of each object its own: the nearest side of all objects first."""
+        nearest: dict[int, Bool[Tensor, " objects"]] = {}
+        sides = [self._side(index, earlier=earlier) for earlier in (True, False)]
+        for rank in (min, max):
+            for place in range(len(self.space.objects)):
+                frames = [frame for side in sides if (frame := side[place]) is not None]
+                if not frames:
+                    continue
+                frame = rank(frames, key=lambda one: abs(one - index))
+                if frame in nearest or len(nearest) < _MOST_DRAWINGS:
+                    shows = nearest.setdefault(frame, torch.zeros(len(self.space.objects), dtype=torch.bool))
+                    shows[place] = True
+        return [replace(self._drawing(frame), shows=shows) for frame, shows in nearest.items()]
+
+    def _side(self, index: int, *, earlier: bool) -> list[int | None]:
+        """Of each object the nearest frame on one side that shows it."""
+        frames = sorted((f for f in self._shown if f != index and (f < index) == earlier), reverse=earlier)
+        found: list[int | None] = [None] * len(self.space.objects)
+        for frame in frames:
+            missing = [place for place, there in enumerate(found) if there is None]
+            if not missing:
+                break
+            for place in missing:
+                if bool(self._shown[frame][place]):
+                    found[place] = frame
+        return found
 
     def _drawing(self, index: int) -> Witness:
         if index not in self._drawings:

@@ -181,7 +181,7 @@ class _Run:
             evidence = backward.evidence if backward is not None else None
             if features is not None:
                 evidence = self._evidence(state, carried, features.grid, backward)
-            confidence = self._confidence(frame.index, evidence, carried.grid)
+            confidence = self._confidence(frame.index, evidence, carried)
             yield LabelledFrame(
                 frame.index,
                 frame.pts,
@@ -255,19 +255,24 @@ class _Run:
             return None
         trail = state.trail
         if backward is not None:
-            share = self._judge.of_objects(self._forward_share(state.latest.index))
-            trail = joined(trail, backward.trail, share)
+            # An object that one pass knows nothing of is wholly the other's.
+            share, knows = self._forward_share(state.latest.index), state.latest.knows.cpu()
+            share = torch.where(knows & ~backward.knows, 1.0, torch.where(backward.knows & ~knows, 0.0, share))
+            trail = joined(trail, backward.trail, self._judge.of_objects(share))
         return self._judge.evidence(state.latest, carried.soft, trail, state.memory, grid)
 
-    def _confidence(self, index: int, evidence: Evidence | None, grid: Grid) -> Confidence | None:
-        return None if self.trust is None else self._judge.confidence(index, evidence, grid)
+    def _confidence(self, index: int, evidence: Evidence | None, carried: Carried) -> Confidence | None:
+        if self.trust is None:
+            return None
+        return self._judge.confidence(index, evidence, carried.grid, knows=carried.knows)
 
     def _without_guesses(self, carried: Carried, confidence: Confidence | None) -> Carried:
         """The soft labels without objects that are less sure than is asked for. What is remembered keeps them."""
         if self.trust is None or confidence is None or not self.trust.least:
             return carried
-        guessed = [one.value < self.trust.least for one in confidence.objects.values()]
-        return replace(carried, soft=silence(carried.soft, self.space, torch.tensor(guessed)))
+        sure = {name for name, one in confidence.objects.items() if one.value >= self.trust.least}
+        guessed = torch.tensor([name not in sure for name in self.space.objects])
+        return replace(carried, soft=silence(carried.soft, self.space, guessed))
 
     def _blend(self, index: int, forward: Carried, backward: Backward) -> Carried:
         exclusive = self.space.exclusive

@@ -61,6 +61,6 @@ def examine(
         trail = judge.trail_after(index, soft, trail)
         evidence = None if judge.is_drawn(index) else judge.evidence(frame, soft, trail, memory, features.grid)
         memory.remember(frame)
-        confidence = judge.confidence(index, evidence, grid)
+        confidence = judge.confidence(index, evidence, grid, knows=knows)
         if confidence is not None:
             yield Testimony(index, frame, confidence)

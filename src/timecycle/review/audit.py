@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64, Int
+from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
 from timecycle.errors import LabelError
@@ -21,7 +21,8 @@ from timecycle.labels import Labels
 from timecycle.labels.soft import Extent
 from timecycle.model.encoder import Encoder, FeatureMap
 from timecycle.propagation.ahead import encode_ahead, workers_for
-from timecycle.propagation.cycle import Cycle, go_and_return
+from timecycle.propagation.cycle import go_and_return
+from timecycle.propagation.evidence import HOME_CELLS
 from timecycle.propagation.neighbours import Packing, packed_like
 from timecycle.propagation.propagate import check_labels, space_of
 from timecycle.propagation.settings import PropagateConfig
@@ -34,9 +35,11 @@ Fault = Literal["shift", "swap", "jump", "dropped", "frozen", "drift"]
 
 _TELLING = 0.005  # difference in overlap from which a frame can tell two shifts apart
 _ONE_WAY = 0.75  # of the way that labels slipped: to and fro is what features cannot tell
+_FEWEST_CELLS = 4  # of an object, to tell how it moved
 _ENOUGH = 0.25  # of an object that must be seen again to tell where it went
 
 Covered = Float[Tensor, "cells objects"]
+PerObject = Float64[np.ndarray, " objects"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +54,7 @@ class AuditConfig:
     swap: float = 0.25  # in overlap: how much better another object fits
     dropped: float = 0.3  # share of the object that the video still shows
     frozen_frames: int = 3
-    frozen: float = 0.9  # overlap of what moved with what stood still
+    frozen: float = 0.15  # of an object's size: how far what is under it moves meanwhile
     drift: float = 0.5  # of an object's size: how far labels crept away from what they were on
 
 
@@ -93,32 +96,58 @@ def audit(
             f"there are labels on {len(labels)} frames", remedy="give a labelled track, of 3 frames at least"
         )
     track = _follow(video, labels, encoder, config, limits, progress)
-    steps = [_Step(track, place) for place in range(1, len(track.frames))]
+    # Over a longer gap things may be anywhere: what is not seen from a frame to the next says nothing.
+    steps = [step for step in track.steps if step.index - step.index_before <= limits.reach]
     findings = [
         *_shifts(track, limits),
-        *_swaps(steps, limits),
-        *(_drops(steps, limits) if space_of(labels).exclusive else ()),  # whether a point is seen is for people to say
-        *_jumps(steps, limits),
-        *_freezes(steps, limits),
+        *_swaps(steps, track.names, limits),
+        # Whether a point is seen is for people to say.
+        *(_drops(steps, track.names, limits) if space_of(labels).exclusive else ()),
+        *_jumps(steps, track.names, limits),
+        *_freezes(steps, track.names, limits),
         *_drifts(track, limits),
     ]
-    overlap = np.array([np.full(len(track.names), np.nan), *(step.overlap for step in steps)])
+    overlap = np.array([np.full(len(track.names), np.nan), *(step.overlap for step in track.steps)])
     return Audit(track.frames, sorted(findings, key=lambda one: -one.strength), overlap)
 
 
 # Following
 
 
+@dataclass(frozen=True, eq=False)
+class _Match:
+    """Where each cell is best found in an earlier frame, and whether the way back from there ends where it began."""
+
+    there: Int[Tensor, " cells"]
+    sure: Bool[Tensor, " cells"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """From one labelled frame to the next, of every object: what the video makes of the labels, and what they are."""
+
+    index_before: int
+    index: int
+    was: PerObject  # area in cells, on the frame before
+    now: PerObject
+    surely: PerObject  # of the frame before, what is surely seen again
+    staying: PerObject  # and still has its label
+    overlap: PerObject  # of labels carried here with the labels here
+    across: Float64[np.ndarray, "objects others"]  # the same between objects
+    still: Bool[np.ndarray, " objects"]  # whether the labels are exactly where they were
+    way: Float64[np.ndarray, "objects 2"]  # how far what is under the labels moved, in cells
+
+
 @dataclass(eq=False)
 class _Track:
-    """Labels on the grid, and for every labelled frame the matches in the one before and in one further back."""
+    """Labels on the grid, the steps between them, and of every frame the matches some labels back."""
 
     names: tuple[str, ...]
+    columns: int = 0  # of the grid
     frames: list[int] = field(default_factory=list)
     covered: list[Covered] = field(default_factory=list)
-    before: list[Cycle | None] = field(default_factory=list)  # in the labelled frame before
-    further: list[Cycle | None] = field(default_factory=list)  # in the one `reach` labels back
-    columns: int = 0  # of the grid
+    steps: list[_Step] = field(default_factory=list)
+    further: list[_Match | None] = field(default_factory=list)  # in the frame `reach` labels back
 
 
 def _follow(
@@ -141,12 +170,12 @@ def _follow(
         extent = space.extent(space.to_soft(labels[encoded.frame.index], grid))
         window = config.window(features.grid, labelled=False)
         seen = _Seen(features, packed_like(features.cells, (other.packing for other in recent)))
-        with torch.inference_mode():
-            track.before.append(_cycle(seen, recent[-1], window) if recent else None)
-            track.further.append(_cycle(seen, recent[0], window) if len(recent) == limits.reach else None)
-        track.frames.append(encoded.frame.index)
-        track.covered.append((_widened(extent) if is_point else extent).flatten(0, 1).float())
         track.columns = extent.shape[1]
+        track.frames.append(encoded.frame.index)
+        track.covered.append((_widened(extent) if is_point else extent).flatten(0, 1).half())
+        track.further.append(_match(seen, recent[0], window) if len(recent) == limits.reach else None)
+        if recent:
+            track.steps.append(_step(track, _match(seen, recent[-1], window)))
         recent.append(seen)
         if progress is not None:
             progress(len(track.frames), len(labels))
@@ -159,10 +188,12 @@ class _Seen:
     packing: Packing
 
 
-def _cycle(now: _Seen, other: _Seen, window: Window | None) -> Cycle:
-    return go_and_return(
+@torch.inference_mode()
+def _match(now: _Seen, other: _Seen, window: Window | None) -> _Match:
+    cycle = go_and_return(
         now.features.cells, other.features.cells, window, packing=now.packing, other_packing=other.packing
     )
+    return _Match(cycle.there.int().cpu(), (cycle.gap <= HOME_CELLS).cpu())
 
 
 def _widened(extent: Extent) -> Extent:
@@ -170,19 +201,38 @@ def _widened(extent: Extent) -> Extent:
     return torch.nn.functional.max_pool2d(extent.permute(2, 0, 1), 5, stride=1, padding=2).permute(1, 2, 0)
 
 
-class _Step:
-    """From one labelled frame to the next: what the video makes of the labels, and what they are."""
+def _step(track: _Track, match: _Match) -> _Step:
+    """The last step of a track."""
+    was, now = (covered.float() for covered in track.covered[-2:])
+    carried = was[match.there.long()]
+    surely = carried * match.sure[:, None]
+    return _Step(
+        index_before=track.frames[-2],
+        index=track.frames[-1],
+        was=_area(was),
+        now=_area(now),
+        surely=_area(surely),
+        staying=_area(torch.minimum(surely, now)),
+        overlap=_overlaps(carried, now).double().numpy(),
+        across=_cross_overlaps(carried, now),
+        still=(was == now).all(dim=0).numpy(),
+        way=_moved(now, match, track.columns),
+    )
 
-    def __init__(self, track: _Track, place: int) -> None:
-        cycle = track.before[place]
-        if cycle is None:
-            raise ValueError(f"there is no frame before place {place}")
-        self.index, self.names = track.frames[place], track.names
-        self.was, self.now = track.covered[place - 1], track.covered[place]
-        self.carried = self.was[cycle.there]
-        self.surely = self.carried * (cycle.gap <= 1.5)[:, None]
-        self.overlap = _overlaps(self.carried, self.now).numpy().astype(np.float64)
-        self.across = _cross_overlaps(self.carried, self.now)
+
+def _area(covered: Covered) -> PerObject:
+    area: np.ndarray = covered.sum(dim=0).double().numpy()
+    return area
+
+
+def _moved(now: Covered, match: _Match, columns: int) -> Float64[np.ndarray, "objects 2"]:
+    """The mean way of the cells under each object that are surely found again; nothing where there are too few."""
+    cells = torch.arange(len(now))
+    ways = _places(cells, columns) - _places(match.there.long(), columns)
+    weight = ((now > 0.5) & match.sure[:, None]).double()
+    count = weight.sum(dim=0)[:, None]
+    mean: np.ndarray = torch.where(count >= _FEWEST_CELLS, weight.T @ ways / count.clamp_min(1), 0.0).numpy()
+    return mean
 
 
 def _overlaps(one: Covered, other: Covered) -> Float[Tensor, " objects"]:
@@ -191,11 +241,12 @@ def _overlaps(one: Covered, other: Covered) -> Float[Tensor, " objects"]:
     return torch.where(either > 0, torch.minimum(one, other).sum(dim=0) / either.clamp_min(1e-6), 1.0)
 
 
-def _cross_overlaps(one: Covered, other: Covered) -> Float[np.ndarray, "objects others"]:
+def _cross_overlaps(one: Covered, other: Covered) -> Float64[np.ndarray, "objects others"]:
     """Of every object with every other."""
     both = one.T @ other
     either = one.sum(dim=0)[:, None] + other.sum(dim=0)[None] - both
-    return (both / either.clamp_min(1e-6)).numpy()
+    overlaps: np.ndarray = (both / either.clamp_min(1e-6)).double().numpy()
+    return overlaps
 
 
 # Faults
@@ -225,32 +276,34 @@ def _shifts(track: _Track, limits: AuditConfig) -> list[Finding]:
     if shifts[best] == 0 or strength < 1:
         return []
     by = shifts[best]
-    which = f"{abs(by)} frame{'s' if abs(by) > 1 else ''} {'early' if by > 0 else 'late'}"
+    count_of = f"{abs(by)} frame{'s' if abs(by) > 1 else ''}"
     words = (
-        f"the labels fit the video better if each is {which}: file {track.frames[0]} shows frame {track.frames[0] + by}"
+        f"the labels are {count_of} {'early' if by > 0 else 'late'}: "
+        f"file {track.frames[0]} shows frame {track.frames[0] + by}"
     )
     return [Finding("shift", track.frames[0], track.frames[-1], "", round(float(strength), 2), words)]
 
 
 def _fit(track: _Track, place: int, shift: int, reach: int) -> float:
     """How well labels `shift` frames off are carried over `reach` frames by what the video shows at `place`."""
-    cycle = track.further[place]
-    if cycle is None:
+    match = track.further[place]
+    if match is None:
         return float("nan")
-    carried, there = track.covered[place - reach - shift][cycle.there], track.covered[place - shift]
+    carried = track.covered[place - reach - shift][match.there.long()].float()
+    there = track.covered[place - shift].float()
     either = torch.maximum(carried, there).sum()
     # Of all objects together, so that what is hidden does not count as fitting.
     return float(torch.minimum(carried, there).sum() / either) if either > 0 else float("nan")
 
 
-def _swaps(steps: Sequence[_Step], limits: AuditConfig) -> list[Finding]:
+def _swaps(steps: Sequence[_Step], names: Sequence[str], limits: AuditConfig) -> list[Finding]:
     found = []
     for step in steps:
-        for i in range(len(step.names)):
-            for j in range(i + 1, len(step.names)):
+        for i in range(len(names)):
+            for j in range(i + 1, len(names)):
                 gain = _swapped(step, i, j)
                 if gain >= limits.swap:
-                    pair = f"{step.names[i]} and {step.names[j]}"
+                    pair = f"{names[i]} and {names[j]}"
                     words = f"objects {pair} change places at frame {step.index}"
                     strength = round(float(gain / limits.swap), 2)
                     found.append(Finding("swap", step.index, step.index, pair, strength, words))
@@ -263,39 +316,36 @@ def _swapped(step: _Step, i: int, j: int) -> float:
     return float(min(across[i, j] - across[i, i], across[j, i] - across[j, j]))
 
 
-def _drops(steps: Sequence[_Step], limits: AuditConfig) -> list[Finding]:
+def _drops(steps: Sequence[_Step], names: Sequence[str], limits: AuditConfig) -> list[Finding]:
     """Objects that end from one frame to the next; one that leaves or is hidden shrinks first."""
     found = []
-    usual = _usual_area(steps)
+    usual = _usual_areas(steps)
     for step in steps:
-        was, now, carried = (part.sum(dim=0).numpy() for part in (step.was, step.now, step.surely))
-        for i, name in enumerate(step.names):
-            still = float(carried[i] / max(was[i], 1e-6))
-            if now[i] == 0 and was[i] >= max(usual[i] / 2, 1) and still >= limits.dropped:
+        for i, name in enumerate(names):
+            still = float(step.surely[i] / max(step.was[i], 1e-6))
+            if step.now[i] == 0 and step.was[i] >= max(usual[i] / 2, 1) and still >= limits.dropped:
                 words = f"object {name} ends at frame {step.index}, though the video still shows it"
                 found.append(Finding("dropped", step.index, step.index, name, round(still / limits.dropped, 2), words))
     return found
 
 
-def _usual_area(steps: Sequence[_Step]) -> Float[np.ndarray, " objects"]:
+def _usual_areas(steps: Sequence[_Step]) -> Float64[np.ndarray, " objects"]:
     """The median over the frames on which an object is: a sliver of it tells little."""
-    areas = np.stack([step.was.sum(dim=0).numpy() for step in steps])
+    areas = np.array([step.was for step in steps])
     return np.array([np.median(of[of > 0]) if (of > 0).any() else 0.0 for of in areas.T])
 
 
-def _jumps(steps: Sequence[_Step], limits: AuditConfig) -> list[Finding]:
+def _jumps(steps: Sequence[_Step], names: Sequence[str], limits: AuditConfig) -> list[Finding]:
     """Labels that are suddenly elsewhere than what they were on. A thing that is half hidden is where it should be."""
     found = []
-    usual = _usual_area(steps)
+    usual = _usual_areas(steps)
     for step in steps:
-        was, now, surely = (part.sum(dim=0).numpy() for part in (step.was, step.now, step.surely))
-        staying = (torch.minimum(step.surely, step.now).sum(dim=0)).numpy()
-        for i, name in enumerate(step.names):
-            if min(was[i], now[i]) < max(usual[i] / 2, 1) or surely[i] < _ENOUGH * was[i]:
+        for i, name in enumerate(names):
+            if min(step.was[i], step.now[i]) < max(usual[i] / 2, 1) or step.surely[i] < _ENOUGH * step.was[i]:
                 continue
-            if any(_swapped(step, i, j) >= limits.swap for j in range(len(step.names)) if j != i):
+            if any(_swapped(step, i, j) >= limits.swap for j in range(len(names)) if j != i):
                 continue
-            share = float(staying[i] / surely[i])
+            share = float(step.staying[i] / step.surely[i])
             if share < limits.jump:
                 words = f"object {name} jumps at frame {step.index}: {share:.0%} of it is where it should be"
                 strength = round((1 - share) / (1 - limits.jump), 2)
@@ -303,23 +353,23 @@ def _jumps(steps: Sequence[_Step], limits: AuditConfig) -> list[Finding]:
     return found
 
 
-def _freezes(steps: Sequence[_Step], limits: AuditConfig) -> list[Finding]:
+def _freezes(steps: Sequence[_Step], names: Sequence[str], limits: AuditConfig) -> list[Finding]:
     """Labels that stay exactly where they are while the video moves what is under them."""
     found = []
-    for i, name in enumerate(steps[0].names if steps else ()):
+    for i, name in enumerate(names):
         run: list[_Step] = []
-        moved = 0.0
         for step in [*steps, None]:
-            still = step is not None and bool(step.now[:, i].any()) and torch.equal(step.was[:, i], step.now[:, i])
-            if still and step is not None:
+            if step is not None and step.still[i] and step.now[i] > 0:
                 run.append(step)
-                moved += 1 - float(step.overlap[i])
                 continue
-            if len(run) >= limits.frozen_frames and moved >= 1 - limits.frozen:
-                words = f"object {name} stands still on frames {run[0].index} to {run[-1].index} while the video moves"
-                strength = round(min(moved / (1 - limits.frozen), 10.0), 2)
-                found.append(Finding("frozen", run[0].index, run[-1].index, name, strength, words))
-            run, moved = [], 0.0
+            if len(run) >= limits.frozen_frames:
+                # Ways add up as vectors, so that what features cannot tell cancels out.
+                far = float(np.linalg.norm(sum(one.way[i] for one in run)) / run[0].now[i] ** 0.5)
+                if far >= limits.frozen:
+                    first, last = run[0].index, run[-1].index
+                    words = f"object {name} stands still on frames {first} to {last} while the video moves"
+                    found.append(Finding("frozen", first, last, name, round(min(far / limits.frozen, 10.0), 2), words))
+            run = []
     return found
 
 
@@ -354,18 +404,16 @@ class _Slip:
 
 def _slip(track: _Track, place: int, object_: int, limits: AuditConfig) -> _Slip | None:
     """From the frame `reach` labels back to this one; nothing where too little is seen twice."""
-    cycle = track.further[place]
-    if cycle is None:
+    match = track.further[place]
+    if match is None:
         return None
-    was, now = (track.covered[at][:, object_] for at in (place - limits.reach, place))
-    # What is under the labels moved as the cells that surely come back from where they are found.
-    sure = ((now > 0.5) & (cycle.gap <= 1.5)).nonzero().squeeze(1)
-    before, after = float(was.sum()), float(now.sum())
-    if len(sure) < 4 or before < 4 or not 0.8 <= after / before <= 1.25:  # what is hidden moves the centre as well
+    was, now = (track.covered[at].float() for at in (place - limits.reach, place))
+    before, after = float(was[:, object_].sum()), float(now[:, object_].sum())
+    if min(before, after) < _FEWEST_CELLS or not 0.8 <= after / before <= 1.25:  # what is hidden moves the centre too
         return None
-    moved = (_places(sure, track.columns) - _places(cycle.there[sure], track.columns)).mean(dim=0)
-    labels_moved = _centre(now, track.columns) - _centre(was, track.columns)
-    return _Slip(place, (labels_moved - moved.numpy()) / float(now.sum()) ** 0.5)
+    moved = _moved(now, match, track.columns)[object_]
+    labels_moved = _centre(now[:, object_], track.columns) - _centre(was[:, object_], track.columns)
+    return _Slip(place, (labels_moved - moved) / after**0.5)
 
 
 def _places(cells: Int[Tensor, " chosen"], columns: int) -> Float[Tensor, "chosen 2"]:

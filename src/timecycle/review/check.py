@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from timecycle.files import write_text
+from timecycle.files import lock, write_text
 from timecycle.render import Captioned, Picture, contact_sheet, save_picture, thumbnail
-from timecycle.review.judged import Judged, read_judged
+from timecycle.review.corrections import recover
+from timecycle.review.judged import Judged, read_judged, read_run
 from timecycle.review.queue import Suggestion, suggest
 from timecycle.review.report import report_html
 from timecycle.video import open_video
@@ -27,6 +28,13 @@ class Checked:
 
 def check(folder: Path, *, count: int = 10) -> Checked:
     """Rank the frames of a finished run; writes report.html, review.json and review.png into its folder."""
+    read_run(folder)
+    with lock(folder):
+        recover(folder)
+        return _check(folder, count)
+
+
+def _check(folder: Path, count: int) -> Checked:
     judged = read_judged(folder)
     queue = suggest(judged, count=count)
     pictures = _pictures(folder, [one.index for one in queue])
@@ -39,6 +47,8 @@ def check(folder: Path, *, count: int = 10) -> Checked:
             for place, one in enumerate(queue, 1)
         ]
         save_picture(folder / "review.png", contact_sheet(sheet))
+    else:
+        (folder / "review.png").unlink(missing_ok=True)
     return Checked(judged, queue, report)
 
 

@@ -2,8 +2,8 @@
 
 A correction controls the frames up to the next drawings on either side. These are carried from three sides: from the
 correction, and from the labels of the two frames at the ends, which stay as they are. What was there before is kept in
-OUT/history/NUMBER, so that every correction can be undone to the byte. A correction that is killed half-way is undone
-by the next command.
+OUT/history/NUMBER, so that every correction can be undone to the byte. One that is killed half-way is taken back by the
+next command.
 """
 
 import csv
@@ -11,20 +11,32 @@ import filecmp
 import io
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from timecycle.errors import LabelError, OutputError
-from timecycle.files import lock, make_folder, write_text
+from timecycle.files import clear_parts, lock, make_folder, write_text
 from timecycle.labels import KINDS, Keypoints, Labels, Masks, Parts
 from timecycle.model.encoder import Encoder
 from timecycle.model.registry import load_encoder
-from timecycle.outputs import Show, collect_keypoints, frame_row, label_path, object_rows, write_confidence
+from timecycle.outputs import (
+    FILES,
+    REVIEW_FILES,
+    Show,
+    collect_keypoints,
+    csv_lines,
+    frame_row,
+    label_path,
+    object_rows,
+    write_confidence,
+)
 from timecycle.propagation.confidence import TrustConfig
-from timecycle.propagation.propagate import LabelledFrame, check_labels, propagate
+from timecycle.propagation.propagate import LabelledFrame, check_labels, propagate, space_of
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.render import contact_sheet, save_picture
 from timecycle.review.judged import read_run
@@ -35,8 +47,6 @@ from timecycle.video import Video, VideoPart, VideoWriter, open_video
 _HISTORY = "history"
 _ASIDE = ".correction"
 _ENTRY = "entry.json"  # written last: an entry that has it is whole
-_WHOLE = ("frames.csv", "objects.csv", "overlay.mp4", "contact.png", "keypoints.csv", "run.json")
-_REVIEW = ("report.html", "review.json", "review.png")  # of the run as it was: `check` makes them again
 
 
 @dataclass(frozen=True)
@@ -65,8 +75,9 @@ def correct(
     progress: Progress | None = None,
 ) -> list[Corrected]:
     """Draw frames of a finished run anew, one after the other. Video and encoder are those of the run."""
+    read_run(folder)
     with lock(folder):
-        _finish_or_undo(folder)
+        recover(folder)
         record = read_run(folder)
         with _sources(folder, record, video, encoder) as sources:
             check_labels(sources.video, corrections)
@@ -75,16 +86,29 @@ def correct(
 
 
 def undo(folder: Path) -> int:
-    """Take the last correction back, to the byte; returns the frame it was made on."""
+    """Take the last correction back, to the byte; returns the frame it was made on. One that was killed half-way counts
+    as the last."""
+    read_run(folder)
     with lock(folder):
-        _finish_or_undo(folder)
-        read_run(folder)
-        entries = _entries(folder)
+        taken_back = recover(folder)
+        if taken_back is not None:
+            return taken_back
+        record, entries = read_run(folder), _entries(folder)
         if not entries:
             raise OutputError(f"{folder} has no correction to undo", remedy="make one first: timecycle correct")
-        index: int = json.loads((entries[-1] / _ENTRY).read_text(encoding="utf-8"))["index"]
-        _restore(folder, entries[-1])
-        return index
+        # From here on it counts as begun: whoever comes next would finish the undoing.
+        _write_record(folder, record, corrections=int(entries[-1].name) - 1)
+        return _restore(folder, entries[-1])
+
+
+def recover(folder: Path) -> int | None:
+    """Finish what a killed process left: take its correction back. Returns the frame that was being corrected."""
+    clear_parts(folder)
+    shutil.rmtree(folder / _ASIDE, ignore_errors=True)
+    entries = _entries(folder)
+    if not entries or read_run(folder).get("corrections", 0) >= int(entries[-1].name):
+        return None
+    return _restore(folder, entries[-1])
 
 
 def history(folder: Path) -> list[dict[str, Any]]:
@@ -96,45 +120,95 @@ def _correct_one(folder: Path, index: int, labels: Labels, sources: Correcting, 
     record = read_run(folder)
     kind = KINDS[record["labels"]["kind"]]
     drawings = set(record["labels"]["frames"])
-    count = len(sources.video)
-    before, after = neighbours_of(index, drawings, count)
-    first, last = max(before + 1, 0), min(after - 1, count - 1)
-    start, stop = max(before, 0), min(after + 1, count)
-    given = {index - start: labels}
-    for end in (before, after):
-        if 0 <= end < count:
-            given[end - start] = _complete(kind.read(label_path(folder / "labels", end, kind)))
-    part = VideoPart(sources.video, start, stop)
-    stream = propagate(
-        part,
-        given,
+
+    def known(frame: int) -> Labels:
+        return kind.read(label_path(folder / "labels", frame, kind))
+
+    again = carry_again(
+        sources.video,
+        index,
+        labels,
+        known,
+        drawings,
         encoder=sources.encoder,
-        config=replace(PropagateConfig(**record["config"]), direction="both"),
+        config=PropagateConfig(**record["config"]),
         trust=TrustConfig(**record["trust"]) if record["trust"] else None,
     )
     aside = folder / _ASIDE
-    shutil.rmtree(aside, ignore_errors=True)
     rows = _Rows({}, {})
-    for done, frame in enumerate(stream, 1):
-        if first <= frame.index + start <= last:
-            _write(aside, replace(frame, index=frame.index + start), kind, rows)
+    for done, frame in enumerate(again.frames, 1):
+        _write(aside, frame, kind, rows)
         if progress is not None:
-            progress(done, len(part))
-    entry = _keep(folder, index, range(first, last + 1), kind)
+            progress(done, again.last - again.first + 1)
+    entry = _keep(folder, index, range(again.first, again.last + 1), kind)
     changed = _move(aside, folder)
     _replace_rows(folder / "frames.csv", rows.frames)
     _replace_rows(folder / "objects.csv", rows.objects)
     _draw_again(folder, sources.video, kind)
-    for name in _REVIEW:
+    for name in REVIEW_FILES:
         (folder / name).unlink(missing_ok=True)
     record["labels"]["frames"] = sorted(drawings | {index})
-    write_text(folder / "run.json", json.dumps(record | {"corrections": int(entry.name)}, indent=2) + "\n")
-    return Corrected(first, last, changed)
+    _write_record(folder, record, corrections=int(entry.name))
+    return Corrected(again.first, again.last, changed)
+
+
+@dataclass(frozen=True, eq=False)
+class Again:
+    """The frames that a correction controls, carried again."""
+
+    first: int
+    last: int
+    frames: Iterator[LabelledFrame]
+
+
+def carry_again(
+    video: Video,
+    index: int,
+    labels: Labels,
+    known: Callable[[int], Labels],
+    drawings: Set[int],
+    *,
+    encoder: Encoder,
+    config: PropagateConfig,
+    trust: TrustConfig | None,
+) -> Again:
+    """Carry a correction as far as it counts; `known` gives the labels that a frame has now.
+
+    Where labels go forward only, a correction changes nothing before it.
+    """
+    count, forward = len(video), config.direction == "forward"
+    before, after = neighbours_of(index, set(drawings), count)
+    first, last = (index if forward else max(before + 1, 0)), min(after - 1, count - 1)
+    start, stop = max(before, 0), min(after if forward else after + 1, count)
+    given = {index - start: _over(labels, known(index)) if index in drawings else labels}
+    for end in (before, after):
+        if start <= end < stop:
+            given[end - start] = _complete(known(end))
+    part = propagate(VideoPart(video, start, stop), given, encoder=encoder, config=config, trust=trust)
+    frames = (replace(frame, index=frame.index + start) for frame in part)
+    return Again(first, last, (frame for frame in frames if first <= frame.index <= last))
+
+
+def _over(new: Labels, old: Labels) -> Labels:
+    """A frame that was drawn before, drawn anew: objects that are not on the new drawing stay as they were."""
+    if isinstance(new, Keypoints) and isinstance(old, Keypoints):
+        more = [i for i, name in enumerate(old.names) if name not in new.names]
+        return Keypoints(
+            new.names + tuple(old.names[i] for i in more),
+            np.concatenate([new.xy, old.xy[more]]),
+            np.concatenate([new.visible, old.visible[more]]),
+        )
+    kept: Labels = space_of({0: old, 1: new}).put_back(new, old)
+    return _complete(kept)
 
 
 def _complete(labels: Labels) -> Labels:
     """Labels that speak for every object: they are all that is known of their frame."""
     return replace(labels, complete=True) if isinstance(labels, Masks | Parts) else labels
+
+
+def _write_record(folder: Path, record: Mapping[str, Any], *, corrections: int) -> None:
+    write_text(folder / "run.json", json.dumps({**record, "corrections": corrections}, indent=2) + "\n")
 
 
 @dataclass(frozen=True)
@@ -168,14 +242,12 @@ def _move(aside: Path, folder: Path) -> list[int]:
 
 
 def _replace_rows(path: Path, fresh: Mapping[int, str]) -> None:
-    header, *rows = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    header, _, rest = path.read_text(encoding="utf-8").partition("\n")
     kept: dict[int, str] = {}
-    for row in csv.reader(io.StringIO("".join(rows))):
-        line = io.StringIO()
-        csv.writer(line, lineterminator="\n").writerow(row)
-        kept[int(row[0])] = kept.get(int(row[0]), "") + line.getvalue()
+    for row in csv.reader(io.StringIO(rest)):
+        kept[int(row[0])] = kept.get(int(row[0]), "") + csv_lines([row])
     kept |= fresh
-    write_text(path, header + "".join(kept[index] for index in sorted(kept)))
+    write_text(path, f"{header}\n" + "".join(kept[index] for index in sorted(kept)))
 
 
 def _draw_again(folder: Path, video: Video, kind: type[Labels]) -> None:
@@ -203,7 +275,7 @@ def _keep(folder: Path, index: int, frames: Sequence[int], kind: type[Labels]) -
     entry = folder / _HISTORY / f"{number:04d}"
     shutil.rmtree(entry, ignore_errors=True)
     make_folder(entry)
-    for name in (*_WHOLE, *_REVIEW):
+    for name in (*FILES, *REVIEW_FILES, "run.json"):
         if (folder / name).is_file():
             shutil.copyfile(folder / name, entry / name)
     for place, suffix in (("labels", kind.suffix), ("confidence", ".png")):
@@ -217,27 +289,27 @@ def _keep(folder: Path, index: int, frames: Sequence[int], kind: type[Labels]) -
     return entry
 
 
-def _restore(folder: Path, entry: Path) -> None:
-    """Put everything back; run.json last, so that an undoing that is killed is done again."""
+def _restore(folder: Path, entry: Path) -> int:
+    """Put everything back, run.json last; an undoing that is killed can be done again. Returns the corrected frame."""
+    about = json.loads((entry / _ENTRY).read_text(encoding="utf-8"))
     for place in ("labels", "confidence"):
+        for file in sorted((folder / place).glob("*")):
+            if about["first"] <= int(file.stem) <= about["last"] and not (entry / place / file.name).is_file():
+                file.unlink()
         for file in sorted((entry / place).iterdir()):
             shutil.copyfile(file, folder / place / file.name)
-    for name in (*_REVIEW, *(name for name in _WHOLE if name != "run.json")):
+    for name in (*REVIEW_FILES, *FILES):
         if (entry / name).is_file():
             shutil.copyfile(entry / name, folder / name)
         else:
             (folder / name).unlink(missing_ok=True)
-    shutil.copyfile(entry / "run.json", folder / "run.json")
+    write_text(folder / "run.json", (entry / "run.json").read_text(encoding="utf-8"))
+    (entry / _ENTRY).unlink()  # from here on it is no entry
     shutil.rmtree(entry)
     if not any((folder / _HISTORY).iterdir()):
         (folder / _HISTORY).rmdir()
-
-
-def _finish_or_undo(folder: Path) -> None:
-    """Take back a correction that was killed before it was recorded."""
-    entries = _entries(folder)
-    if entries and read_run(folder).get("corrections", 0) < int(entries[-1].name):
-        _restore(folder, entries[-1])
+    index: int = about["index"]
+    return index
 
 
 # Sources
@@ -251,7 +323,8 @@ def _sources(
     origin = record.get("origin") or {}
     if (video is None or encoder is None) and not origin:
         raise OutputError(
-            f"{folder} does not say where its video lies", remedy="pass video and encoder, as when the run was made"
+            f"{folder} does not say where its video lies",
+            remedy="in Python, pass video and encoder; or carry the labels again from a file",
         )
     opened = open_video(origin["video"], fps=origin["fps"]) if video is None else None
     try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from timecycle.review.judged import Judged
+from timecycle.review.judged import Judged, JudgedObject
 
 _MOST_TRIED = 2000  # frames of a video
 _LEAST_GAIN = 0.2  # in frames: less is not worth a look
@@ -39,13 +39,13 @@ def suggest(judged: Judged, *, count: int = 10) -> list[Suggestion]:
     left = expected_errors(judged)
     found: list[Suggestion] = []
     while len(found) < count:
-        gains = gains_of(left, drawings, can_draw=_drawable(judged))
+        gains = gains_of(left, drawings, can_draw=[bool(_seen(judged, frame.index)) for frame in judged.frames])
         best = int(gains.argmax())
         if gains[best] < max(_LEAST_GAIN, _LEAST_SHARE * (found[0].gain if found else 0)):
             break
         before, after = neighbours_of(best, drawings, len(left))
         frame = judged.frames[best]
-        name, least = min(judged.objects[frame.index].items(), key=lambda item: item[1].confidence)
+        name, least = min(_seen(judged, frame.index).items(), key=lambda item: item[1].confidence)
         found.append(
             Suggestion(
                 index=frame.index,
@@ -64,15 +64,17 @@ def suggest(judged: Judged, *, count: int = 10) -> list[Suggestion]:
 
 
 def expected_errors(judged: Judged) -> Float[np.ndarray, " frames"]:
-    """1 - confidence, of the mean object of every frame; 0 where nothing is known."""
-    return np.array(
-        [
-            1 - float(np.mean([one.confidence for one in judged.objects[frame.index].values()]))
-            if frame.index in judged.objects
-            else 0.0
-            for frame in judged.frames
-        ]
-    )
+    """1 - confidence, over the objects of every frame; what is hidden has no error, nor what nothing is known of."""
+    errors = []
+    for frame in judged.frames:
+        wrong = sum(1 - one.confidence for one in _seen(judged, frame.index).values())
+        errors.append(wrong / max(len(judged.objects.get(frame.index, {})), 1))
+    return np.array(errors)
+
+
+def _seen(judged: Judged, index: int) -> dict[str, JudgedObject]:
+    """The objects that are on a frame: what is hidden cannot be drawn."""
+    return {name: one for name, one in judged.objects.get(index, {}).items() if one.state != "occluded"}
 
 
 def gains_of(
@@ -105,10 +107,3 @@ def removed(frame: int, drawings: set[int], frames: int) -> Float[np.ndarray, " 
 def neighbours_of(frame: int, drawings: set[int], frames: int) -> tuple[int, int]:
     """The nearest drawings before and after a frame; -1 and the number of frames where there are none."""
     return max((d for d in drawings if d < frame), default=-1), min((d for d in drawings if d > frame), default=frames)
-
-
-def _drawable(judged: Judged) -> list[bool]:
-    """Whether there is anything on a frame to draw: what is hidden cannot be corrected."""
-    return [
-        any(one.state != "occluded" for one in judged.objects.get(frame.index, {}).values()) for frame in judged.frames
-    ]

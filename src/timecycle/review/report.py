@@ -76,8 +76,19 @@ def _first(judged: Judged, queue: Sequence[Suggestion], pictures: Mapping[int, P
         f'<p class="big">Fix frame {best.index} first</p>'
         f"<p>{_words(best)} at {best.time_seconds:.2f} s.</p>"
         f"<p>A drawing here controls {reach}.</p>"
-        f'<p class="quiet">Draw frame {best.index} anew in any program, then:</p>'
-        f"<p><code>timecycle correct {html.escape(judged.folder.name)} {best.index}=drawing.png</code></p></div></div>"
+        f"{_command(judged, best.index)}</div></div>"
+    )
+
+
+def _command(judged: Judged, index: int) -> str:
+    """What to type; textures and coordinates refer to one frame and cannot be corrected."""
+    drawings = {"masks": f"{index}=drawing.png", "parts": f"{index}=drawing.png", "keypoints": "points.csv"}
+    drawing = drawings.get(judged.record.get("labels", {}).get("kind", "masks"))
+    if drawing is None:
+        return ""
+    return (
+        f'<p class="quiet">Draw frame {index} anew in any program, then:</p>'
+        f"<p><code>timecycle correct {html.escape(judged.folder.name)} {drawing}</code></p>"
     )
 
 
