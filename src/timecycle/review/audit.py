@@ -34,7 +34,7 @@ from timecycle.video import Video
 Fault = Literal["shift", "swap", "jump", "dropped", "frozen", "drift"]
 
 _TELLING = 0.005  # difference in overlap from which a frame can tell two shifts apart
-_ONE_WAY = 0.75  # of the way that labels slipped: to and fro is what features cannot tell
+_ONE_WAY = 0.75  # of the way that labels slipped: back and forth is what features cannot tell
 _FEWEST_CELLS = 4  # of an object, to tell how it moved
 _ENOUGH = 0.25  # of an object that must be seen again to tell where it went
 
