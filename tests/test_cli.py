@@ -43,7 +43,7 @@ def test_a_folder_of_images_labels_by_number_and_settings(inputs, tmp_path):
         main([*words, "-o", str(tmp_path / "out"), "--preset", "fast", "--set", "neighbours=3", "window_px=none"]) == 0
     )
     rows = (tmp_path / "out" / "frames.csv").read_text().splitlines()
-    assert [row.split(",")[3] for row in rows[1:]] == ["given", "carried", "carried", "carried", "given", "carried"]
+    assert [row.split(",")[3] for row in rows[1:]] == ["given", "blended", "blended", "blended", "given", "carried"]
 
 
 def test_a_glob_is_a_video(inputs, tmp_path):
