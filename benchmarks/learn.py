@@ -107,7 +107,6 @@ _LEVERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
         ),
         "anywhere": ("patches from anywhere", ("patches.keep=49",)),
         "temperature": ("temperature 0.07", ("cycles.temperature=0.07",)),
-        "zeros": ("zero padding", ("encoder.padding=zeros",)),
     },
 }
 
