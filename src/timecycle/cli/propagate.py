@@ -55,7 +55,7 @@ class Propagate:
         float,
         arg(metavar="CONFIDENCE", help="objects less sure than this are not labelled: nothing rather than a guess"),
     ] = 0.0
-    unjudged: Annotated[bool, arg(help="no confidence; saves up to a third of the time")] = False
+    unjudged: Annotated[bool, arg(help="do not judge how sure labels are")] = False
     resume: Annotated[bool, arg(help="go on with an interrupted run")] = False
     overwrite: Annotated[bool, arg(help="replace what an earlier run wrote")] = False
 
