@@ -44,7 +44,7 @@ PerObject = Float64[np.ndarray, " objects"]
 
 @dataclass(frozen=True, kw_only=True)
 class AuditConfig:
-    """When something is suspicious. Set on the synthetic world and a few composites; benchmarks/audit.py measures them."""
+    """When something is suspicious. Set on the synthetic world and a few composites; see benchmarks/audit.py."""
 
     reach: int = 5  # frames over which labels are carried for drift and shift
     most_shift: int = 6  # frames by which a whole track is tried to be off
