@@ -2,19 +2,21 @@
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from timecycle.files import atomic_write, make_folder
+from timecycle.files import atomic_write, make_folder, write_text
 from timecycle.labels import Keypoints, Labels
 from timecycle.labels.keypoints import keypoints_csv
 from timecycle.propagation.confidence import Confidence
 from timecycle.propagation.evidence import SIGNALS
 from timecycle.propagation.propagate import LabelledFrame
-from timecycle.render import Captioned, overlay, thumbnail
+from timecycle.render import Captioned, contact_sheet, overlay, save_picture, thumbnail
 from timecycle.video import VideoWriter
 
 FILES = ("frames.csv", "objects.csv", "overlay.mp4", "contact.png", "keypoints.csv")  # beside labels/ and confidence/
@@ -46,6 +48,11 @@ def write_confidence(folder: Path, index: int, confidence: Confidence) -> None:
         Image.fromarray(grey).save(file, format="PNG")
 
 
+def write_record(folder: Path, record: Mapping[str, Any]) -> None:
+    """run.json: what the run is, and how far it got."""
+    write_text(folder / "run.json", json.dumps(record, indent=2) + "\n")
+
+
 def label_path(folder: Path, index: int, kind: type[Labels]) -> Path:
     return folder / f"{index:05d}{kind.suffix}"
 
@@ -54,6 +61,13 @@ def csv_lines(rows: Iterable[Sequence[str]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
+
+
+def write_summaries(folder: Path, show: "Show", kind: type[Labels], frames: int) -> None:
+    """What is made once all frames are there: the sheet of pictures, and of points one table."""
+    save_picture(folder / "contact.png", contact_sheet(show.sheet))
+    if kind is Keypoints:
+        collect_keypoints(folder / "labels", folder / "keypoints.csv", frames)
 
 
 class Show:

@@ -26,7 +26,7 @@ from timecycle.behind import Behind
 from timecycle.errors import OutputError
 from timecycle.files import clear_parts, lock, make_folder, write_text, writing
 from timecycle.kernel.library import find_kernel
-from timecycle.labels import Keypoints, Labels
+from timecycle.labels import Labels
 from timecycle.model.encoder import Encoder
 from timecycle.model.inference import Device
 from timecycle.model.registry import PrecisionChoice
@@ -36,18 +36,18 @@ from timecycle.outputs import (
     OBJECT_COLUMNS,
     REVIEW_FILES,
     Show,
-    collect_keypoints,
     csv_lines,
     frame_row,
     label_path,
     object_rows,
     write_confidence,
+    write_record,
+    write_summaries,
 )
 from timecycle.propagation.confidence import TrustConfig
 from timecycle.propagation.propagate import LabelledFrame, check_labels, count_steps, propagate, source_of
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.workfolder import WorkFolder
-from timecycle.render import contact_sheet, save_picture
 from timecycle.version import __version__
 from timecycle.video import Video, VideoWriter
 
@@ -139,7 +139,7 @@ def run(
         record = _open_record(folder, task, resume=resume, overwrite=overwrite)
         _write_frames(task, folder, progress)
         seconds = time.monotonic() - started
-        _write_record(folder, record | {"status": "finished", "seconds": round(seconds, 3)})
+        write_record(folder, record | {"status": "finished", "seconds": round(seconds, 3)})
         shutil.rmtree(folder / _WORK, ignore_errors=True)
     return Finished(folder, len(task.video), seconds)
 
@@ -179,7 +179,7 @@ def _open_record(folder: Path, task: Task, *, resume: bool, overwrite: bool) -> 
         _refuse_difference(folder, old, fresh)
     if not old or overwrite or WorkFolder(folder / _WORK).is_empty():
         # Recorded as running first: a kill while clearing must not leave a folder that looks finished.
-        _write_record(folder, fresh)
+        write_record(folder, fresh)
         _clear(folder)
     _clear_parts(folder)
     return fresh
@@ -218,10 +218,6 @@ def _clear_parts(folder: Path) -> None:
     """Remove files that were being written when the run was killed."""
     for place in (".", "labels", "confidence"):
         clear_parts(folder / place)
-
-
-def _write_record(folder: Path, record: dict[str, Any]) -> None:
-    write_text(folder / "run.json", json.dumps(record, indent=2) + "\n")
 
 
 def _write_frames(task: Task, folder: Path, progress: Progress | None) -> None:
@@ -267,9 +263,7 @@ def _write_frames(task: Task, folder: Path, progress: Progress | None) -> None:
         )
         for labelled in stream:
             behind(partial(write, labelled))
-    save_picture(folder / "contact.png", contact_sheet(show.sheet))
-    if task.kind is Keypoints:
-        collect_keypoints(labels_folder, folder / "keypoints.csv", len(video))
+    write_summaries(folder, show, task.kind, len(video))
 
 
 def _read_again(task: Task, labels_folder: Path, done: int, steps: "_Steps") -> Iterator[LabelledFrame]:

@@ -25,16 +25,6 @@ def world():
 
 
 @pytest.fixture(scope="module")
-def video(world):
-    return open_video(world.video())
-
-
-@pytest.fixture(scope="module")
-def encoder(world):
-    return OracleEncoder(world, stride_px=4)
-
-
-@pytest.fixture(scope="module")
 def truth(world):
     """Everything that moves, as one object."""
     return {t: Masks.of(world.mask(t) > 0) for t in range(FRAMES)}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from clips import small_world
-from oracle import OracleEncoder, iou
+from oracle import iou
 from timecycle.errors import LabelError, OutputError
 from timecycle.labels import Coordinates, Keypoints, Masks
 from timecycle.propagation.settings import PropagateConfig
@@ -26,16 +26,6 @@ CONFIG = PropagateConfig(window_px=32, anchor_window_px=32)
 @pytest.fixture(scope="module")
 def world():
     return small_world(frames=FRAMES)
-
-
-@pytest.fixture(scope="module")
-def video(world):
-    return open_video(world.video())
-
-
-@pytest.fixture(scope="module")
-def encoder(world):
-    return OracleEncoder(world, stride_px=4)
 
 
 @pytest.fixture(scope="module")

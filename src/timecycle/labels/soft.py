@@ -15,12 +15,19 @@ from timecycle.kernel.library import kernel_for
 SoftMap = Float[Tensor, "rows columns channels"]
 Extent = Float[Tensor, "rows columns objects"]  # how much of every cell each object covers
 
+_NOTHING = 1e-6  # cells
 _STRIP_PX = 16  # rows decided at once: bounds the memory, and keeps most channels out of most strips
 
 
 def pool(values: Float[Tensor, "channels height width"], grid: Grid) -> SoftMap:
     """The mean of `values` over the extent of each cell, exact to the fraction of a pixel."""
     return torch.einsum("yh,chw,xw->yxc", grid.y.area(), values, grid.x.area())
+
+
+def overlap(one: Float[Tensor, "cells objects"], other: Float[Tensor, "cells objects"]) -> Float[Tensor, " objects"]:
+    """Intersection over union of what objects cover; two that are both empty agree."""
+    union = torch.maximum(one, other).sum(dim=0)
+    return torch.where(union > _NOTHING, torch.minimum(one, other).sum(dim=0) / union.clamp_min(_NOTHING), 1.0)
 
 
 def upsample(soft: SoftMap, grid: Grid) -> Float[Tensor, "channels height width"]:

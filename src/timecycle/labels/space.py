@@ -122,6 +122,11 @@ def settle(soft: SoftMap) -> SoftMap:
     return torch.cat([(1 - claimed).clamp_min(0), objects / claimed.clamp_min(1)], dim=-1)
 
 
+def is_of_points(space: Space) -> bool:
+    """Whether objects are points, whose weight is spread over cells that they never cover wholly."""
+    return not space.exclusive and len(space.objects) == space.channels
+
+
 def silence(soft: SoftMap, space: Space, silent: Bool[Tensor, " objects"]) -> SoftMap:
     """The soft labels without some of the objects: background in their place, or no weight where there is none."""
     if not bool(silent.any()):

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from timecycle.labels.soft import Extent
+from timecycle.labels.soft import Extent, overlap
 from timecycle.propagation.cycle import go_and_return
 from timecycle.propagation.neighbours import Packing
 from timecycle.propagation.tiles import Cells
@@ -66,10 +66,6 @@ class Evidence:
     objects: Float[Tensor, "objects signals"]
     cells: Float[Tensor, "rows columns cell_signals"]
     area: PerObject  # in cells
-
-    @property
-    def count(self) -> int:
-        return len(self.area)
 
 
 @torch.inference_mode()
@@ -169,7 +165,7 @@ def _compared(own: _Side, witness: Witness, window: Window | None) -> _Compariso
     away = _out_of_sight(own, witness, window)
     return _Comparison(
         returned=torch.where(away, _UNTOLD, _weighted(own.extent, home[:, None].expand_as(own.extent))),
-        labels=torch.where(away, _UNTOLD, _overlap(own.extent[cycle.back], witness.extent)),
+        labels=torch.where(away, _UNTOLD, overlap(own.extent[cycle.back], witness.extent)),
         agreement=torch.where(away, _UNTOLD, same),
         similarity=_weighted(own.extent, cycle.similarity[:, None].expand_as(own.extent)).clamp(0, 1),
         appearance=_appearance(own, witness),
@@ -196,12 +192,6 @@ def _mean_feature(cells: Cells, weight: Covered) -> Float[Tensor, "objects chann
 def _weighted(weight: Covered, values: Covered) -> PerObject:
     """The mean of a signal over each object; 0 for one that is nowhere."""
     return (weight * values).sum(dim=0) / weight.sum(dim=0).clamp_min(_NOTHING)
-
-
-def _overlap(one: Covered, other: Covered) -> PerObject:
-    """Intersection over union of soft masks; two that are both empty agree."""
-    union = torch.maximum(one, other).sum(dim=0)
-    return torch.where(union > _NOTHING, torch.minimum(one, other).sum(dim=0) / union.clamp_min(_NOTHING), 1.0)
 
 
 def _entropy(share: Covered) -> Covered:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from timecycle.grid import Grid
 from timecycle.labels.soft import SoftMap
-from timecycle.labels.space import Labels, Space
+from timecycle.labels.space import Labels, Space, is_of_points
 from timecycle.model.encoder import FeatureMap
 from timecycle.propagation.confidence import Confidence, Form, certain, judge
 from timecycle.propagation.evidence import Evidence, Witness, gather, margin_of
@@ -39,14 +39,14 @@ class Judge:
     @property
     def form(self) -> Form:
         """Whether labels have an outline, or only a place."""
-        return "place" if _is_spread(self.space) or self.space.objects == ("frame",) else "outline"
+        return "place" if is_of_points(self.space) or self.space.objects == ("frame",) else "outline"
 
     def trail_after(self, index: int, soft: SoftMap, before: Trail | None) -> Trail:
         """How clear objects were on one pass's way to a frame, whose labels are `soft` by this pass alone."""
         extent = self.space.extent(soft)
         shown = self._shown.get(index)
         trail = before or Trail.begin(extent.shape[2])
-        return trail.after(margin_of(extent, spread=_is_spread(self.space)), shown)
+        return trail.after(margin_of(extent, spread=is_of_points(self.space)), shown)
 
     def evidence(self, frame: Remembered, soft: SoftMap, trail: Trail, memory: Memory, grid: Grid) -> Evidence:
         """What speaks for the labels `soft` of a frame; `grid` is that of the encoded image."""
@@ -60,7 +60,7 @@ class Judge:
             drawings=self._nearest(frame.index),
             window=self.config.window(grid, labelled=False),
             drawing_window=self.config.window(grid, labelled=True),
-            spread=_is_spread(self.space),
+            spread=is_of_points(self.space),
         )
 
     def confidence(
@@ -130,8 +130,3 @@ class Judge:
                 self._drawings.popitem(last=False)
         self._drawings.move_to_end(index)
         return self._drawings[index]
-
-
-def _is_spread(space: Space) -> bool:
-    """Whether objects are points, whose weight is spread over cells that they never cover wholly."""
-    return not space.exclusive and len(space.objects) == space.channels

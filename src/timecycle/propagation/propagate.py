@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
@@ -301,13 +301,7 @@ class _Run:
 
     @cached_property
     def _judge(self) -> Judge:
-        state = Propagation(self.encoder, self.config, self.space)
-
-        def encode(index: int) -> FeatureMap:
-            image = self.video[index].image
-            features = state.encode(image)
-            return FeatureMap(features.cells, features.grid.rescaled(*image.shape[:2]))
-
+        encode = partial(Propagation(self.encoder, self.config, self.space).encode_frame, self.video)
         return Judge(space=self.space, labels=self.labels, encode=encode, config=self.config)
 
     @cached_property

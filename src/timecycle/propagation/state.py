@@ -18,7 +18,7 @@ from timecycle.propagation.memory import Memory, Remembered
 from timecycle.propagation.neighbours import packed_like
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.trail import Trail
-from timecycle.video import Frame
+from timecycle.video import Frame, Video
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +114,12 @@ class Propagation:
     def encode(self, image: UInt8[np.ndarray, "height width 3"]) -> FeatureMap:
         """The features of a frame at the size the settings ask for."""
         return self.encoder.encode(resize(image, self.config))
+
+    def encode_frame(self, video: Video, index: int) -> FeatureMap:
+        """The features of a frame of a video, with a grid over the frame at its own size."""
+        image = video[index].image
+        features = self.encode(image)
+        return FeatureMap(features.cells, features.grid.rescaled(*image.shape[:2]))
 
     def snapshot(self) -> Snapshot:
         frames = {frame.index: frame for frame in self.memory}

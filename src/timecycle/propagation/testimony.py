@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from timecycle.labels import Labels
 from timecycle.labels.soft import SoftMap
-from timecycle.model.encoder import Encoder, FeatureMap
+from timecycle.model.encoder import Encoder
 from timecycle.propagation.ahead import encode_ahead, workers_for
 from timecycle.propagation.confidence import Confidence
 from timecycle.propagation.judge import Judge
@@ -25,7 +26,6 @@ class Testimony:
     """What the video says about the labels of one frame."""
 
     index: int
-    frame: Remembered  # its features, and its labels on the grid
     confidence: Confidence
 
 
@@ -41,13 +41,12 @@ def examine(
     config = config or PropagateConfig()
     space = space_of(labels)
     state = Propagation(encoder, config, space)
-
-    def encode(index: int) -> FeatureMap:
-        image = video[index].image
-        features = state.encode(image)
-        return FeatureMap(features.cells, features.grid.rescaled(*image.shape[:2]))
-
-    judge = Judge(space=space, labels={index: labels[index] for index in trusted}, encode=encode, config=config)
+    judge = Judge(
+        space=space,
+        labels={index: labels[index] for index in trusted},
+        encode=partial(state.encode_frame, video),
+        config=config,
+    )
     memory = Memory(past_frames=max(config.past_frames, 1), anchor_frames=1)
     trail: Trail | None = None
     knows = torch.ones(space.channels, dtype=torch.bool)
@@ -63,4 +62,4 @@ def examine(
         memory.remember(frame)
         confidence = judge.confidence(index, evidence, grid, knows=knows)
         if confidence is not None:
-            yield Testimony(index, frame, confidence)
+            yield Testimony(index, confidence)

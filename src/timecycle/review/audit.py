@@ -18,7 +18,8 @@ from torch import Tensor
 
 from timecycle.errors import LabelError
 from timecycle.labels import Labels
-from timecycle.labels.soft import Extent
+from timecycle.labels.soft import Extent, overlap
+from timecycle.labels.space import is_of_points
 from timecycle.model.encoder import Encoder, FeatureMap
 from timecycle.propagation.ahead import encode_ahead, workers_for
 from timecycle.propagation.cycle import go_and_return
@@ -107,8 +108,8 @@ def audit(
         *_freezes(steps, track.names, limits),
         *_drifts(track, limits),
     ]
-    overlap = np.array([np.full(len(track.names), np.nan), *(step.overlap for step in track.steps)])
-    return Audit(track.frames, sorted(findings, key=lambda one: -one.strength), overlap)
+    fits = np.array([np.full(len(track.names), np.nan), *(step.overlap for step in track.steps)])
+    return Audit(track.frames, sorted(findings, key=lambda one: -one.strength), fits)
 
 
 # Following
@@ -160,7 +161,7 @@ def _follow(
 ) -> _Track:
     space = space_of(labels)
     state = Propagation(encoder, config, space)
-    is_point = not space.exclusive and len(space.objects) == space.channels
+    is_point = is_of_points(space)
     track = _Track(space.objects)
     recent: deque[_Seen] = deque(maxlen=limits.reach)
     frames = (frame for frame in video.frames(min(labels), max(labels) + 1) if frame.index in labels)
@@ -213,7 +214,7 @@ def _step(track: _Track, match: _Match) -> _Step:
         now=_area(now),
         surely=_area(surely),
         staying=_area(torch.minimum(surely, now)),
-        overlap=_overlaps(carried, now).double().numpy(),
+        overlap=overlap(carried, now).double().numpy(),
         across=_cross_overlaps(carried, now),
         still=(was == now).all(dim=0).numpy(),
         way=_moved(now, match, track.columns),
@@ -233,12 +234,6 @@ def _moved(now: Covered, match: _Match, columns: int) -> Float64[np.ndarray, "ob
     count = weight.sum(dim=0)[:, None]
     mean: np.ndarray = torch.where(count >= _FEWEST_CELLS, weight.T @ ways / count.clamp_min(1), 0.0).numpy()
     return mean
-
-
-def _overlaps(one: Covered, other: Covered) -> Float[Tensor, " objects"]:
-    """Intersection over union; where both are empty they agree."""
-    either = torch.maximum(one, other).sum(dim=0)
-    return torch.where(either > 0, torch.minimum(one, other).sum(dim=0) / either.clamp_min(1e-6), 1.0)
 
 
 def _cross_overlaps(one: Covered, other: Covered) -> Float64[np.ndarray, "objects others"]:

@@ -28,17 +28,17 @@ from timecycle.outputs import (
     FILES,
     REVIEW_FILES,
     Show,
-    collect_keypoints,
     csv_lines,
     frame_row,
     label_path,
     object_rows,
     write_confidence,
+    write_record,
+    write_summaries,
 )
 from timecycle.propagation.confidence import TrustConfig
 from timecycle.propagation.propagate import LabelledFrame, check_labels, propagate, space_of
 from timecycle.propagation.settings import PropagateConfig
-from timecycle.render import contact_sheet, save_picture
 from timecycle.review.judged import read_run
 from timecycle.review.queue import neighbours_of
 from timecycle.runs import Progress
@@ -97,7 +97,7 @@ def undo(folder: Path) -> int:
         if not entries:
             raise OutputError(f"{folder} has no correction to undo", remedy="make one first: timecycle correct")
         # From here on it counts as begun: whoever comes next would finish the undoing.
-        _write_record(folder, record, corrections=int(entries[-1].name) - 1)
+        write_record(folder, {**record, "corrections": int(entries[-1].name) - 1})
         return _restore(folder, entries[-1])
 
 
@@ -148,7 +148,7 @@ def _correct_one(folder: Path, index: int, labels: Labels, sources: Correcting, 
     for name in REVIEW_FILES:
         (folder / name).unlink(missing_ok=True)
     record["labels"]["frames"] = sorted(drawings | {index})
-    _write_record(folder, record, corrections=int(entry.name))
+    write_record(folder, {**record, "corrections": int(entry.name)})
     return Corrected(again.first, again.last, changed)
 
 
@@ -207,10 +207,6 @@ def _complete(labels: Labels) -> Labels:
     return replace(labels, complete=True) if isinstance(labels, Masks | Parts) else labels
 
 
-def _write_record(folder: Path, record: Mapping[str, Any], *, corrections: int) -> None:
-    write_text(folder / "run.json", json.dumps({**record, "corrections": corrections}, indent=2) + "\n")
-
-
 @dataclass(frozen=True)
 class _Rows:
     """New lines of the two tables, by frame."""
@@ -257,9 +253,7 @@ def _draw_again(folder: Path, video: Video, kind: type[Labels]) -> None:
         for frame in video.frames():
             labels = kind.read(label_path(folder / "labels", frame.index, kind))
             show.add(LabelledFrame(frame.index, frame.pts, frame.time_seconds, frame.image, labels, "carried"))
-    save_picture(folder / "contact.png", contact_sheet(show.sheet))
-    if kind is Keypoints:
-        collect_keypoints(folder / "labels", folder / "keypoints.csv", len(video))
+    write_summaries(folder, show, kind, len(video))
 
 
 # History

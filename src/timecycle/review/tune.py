@@ -12,7 +12,7 @@ import torch
 
 from timecycle.errors import LabelError
 from timecycle.labels import Labels, Masks, Parts
-from timecycle.labels.soft import Extent
+from timecycle.labels.soft import overlap
 from timecycle.model.encoder import Encoder
 from timecycle.propagation.propagate import propagate, space_of
 from timecycle.propagation.settings import PropagateConfig
@@ -88,14 +88,10 @@ def _error_of_return(video: Video, turn: int, arrived: Labels, drawing: Labels, 
     if returned.carried is None:
         raise LabelError("nothing came back", remedy="this is a fault of timecycle: please report it")
     space = space_of({0: drawing})
-    truth = space.extent(space.to_soft(drawing, returned.carried.grid))
-    # Through its file form, in the drawing's own channels: objects that were lost on the way are not in the others.
-    found = space.extent(space.to_soft(returned.labels, returned.carried.grid))
-    return 1 - _overlap(found, truth)
-
-
-def _overlap(one: Extent, other: Extent) -> float:
-    """The mean over objects that are there of intersection over union."""
-    both, either = (pick(one, other).flatten(0, 1).sum(dim=0) for pick in (torch.minimum, torch.maximum))
-    there = either > 0
-    return float((both[there] / either[there]).mean()) if bool(there.any()) else 1.0
+    # Through their file form, in the drawing's own channels: objects that were lost on the way are not in the others.
+    truth, found = (
+        space.extent(space.to_soft(labels, returned.carried.grid)).flatten(0, 1)
+        for labels in (drawing, returned.labels)
+    )
+    there = torch.maximum(truth, found).sum(dim=0) > 0
+    return 1 - float(overlap(truth, found)[there].mean()) if bool(there.any()) else 0.0
