@@ -33,6 +33,7 @@ _COLUMNS = ("encoder.columns=true", "encoder.head_relu=false")
 _RES3 = (*_COLUMNS, "encoder.last=res3", "encoder.head_channels=128")
 _RES4 = (*_COLUMNS, "encoder.head_channels=256")
 _PASTES = ("pastes.most=3", "pastes.radius=0.2,0.6")
+_SHARP = ("walks.temperature=0.04",)
 _CONTROLS = ("identity", "random-resnet18", "rgb")
 
 
@@ -50,12 +51,13 @@ RECIPES = {
     "res3_columns": Recipe("res4 left out, the head sees res2 and res3", _RES3),
     "res4_pastes": Recipe("res4, all layers seen, pasted things", (*_RES4, *_PASTES)),
     "res3_pastes": Recipe("res3, all layers seen, pasted things", (*_RES3, *_PASTES)),
-    "res3_pastes_strange": Recipe("things from other clips only", (*_RES3, *_PASTES, "pastes.alike=0")),
-    "res3_pastes_open": Recipe("no step is closed at random", (*_RES3, *_PASTES, "walks.dropout=0")),
-    "res3_pastes_short": Recipe("clips of two frames", (*_RES3, *_PASTES, "clips.frames=2", "batch=16")),
-    "res3_pastes_zoom": Recipe("things in several sizes", (*_RES3, *_PASTES, "clips.zoom=1,2")),
-    "res3_pastes_sharp": Recipe("temperature 0.04", (*_RES3, *_PASTES, "walks.temperature=0.04")),
-    "res3_pastes_fast": Recipe("twice the learning rate", (*_RES3, *_PASTES, "optimizer.rate=1e-3")),
+    "res3_pastes_sharp": Recipe("the same, temperature 0.04", (*_RES3, *_PASTES, *_SHARP)),
+    "res3_sharp_zoom": Recipe("the same, things in several sizes", (*_RES3, *_PASTES, *_SHARP, "clips.zoom=1,2")),
+    "res3_sharp_short": Recipe(
+        "the same, clips of two frames", (*_RES3, *_PASTES, *_SHARP, "clips.frames=2", "batch=16")
+    ),
+    "res3_sharp_fast": Recipe("the same, twice the learning rate", (*_RES3, *_PASTES, *_SHARP, "optimizer.rate=1e-3")),
+    "res3_sharp_open": Recipe("the same, no step closed at random", (*_RES3, *_PASTES, *_SHARP, "walks.dropout=0")),
 }
 
 
