@@ -13,6 +13,7 @@ from timecycle.errors import LabelError, OutputError
 from timecycle.labels import Coordinates, Keypoints, Masks
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.review import corrections
+from timecycle.review.calibration import corrected, right_of
 from timecycle.review.check import check
 from timecycle.review.corrections import correct, history, undo
 from timecycle.review.judged import read_judged
@@ -95,7 +96,7 @@ def test_undoing_gives_every_byte_back(out, world, video, encoder):
     for index in (10, 5):
         correct(out, {index: Masks(world.mask(index))}, video=video, encoder=encoder)
         states.append(contents(out))
-    assert [entry["index"] for entry in history(out)] == [10, 5]
+    assert [entry.index for entry in history(out)] == [10, 5]
     assert undo(out) == 5
     assert contents(out) == states[1]
     assert undo(out) == 10
@@ -208,3 +209,29 @@ def test_what_cannot_be_corrected_is_refused(out, world, video, encoder, tmp_pat
         correct(tmp_path / "xy", {3: Coordinates.of_image(64, 96)}, video=video, encoder=encoder)
     with pytest.raises(OutputError, match="holds no run"):
         undo(tmp_path)
+
+
+def test_corrections_teach_how_to_read_confidence(out, world, video, encoder):
+    """The first drawing was wrong, so everything is worse than it seems, and the frame that is drawn anew tells."""
+    told = {name: one.confidence for name, one in read_judged(out).objects[10].items()}
+    before = check(out)
+    assert before.corrected == 0
+    correct(out, {10: Masks(world.mask(10))}, video=video, encoder=encoder)
+    known = corrected(out)
+    assert {one.confidence for one in known} < set(told.values())  # the third object is neither labelled nor there
+    assert len(known) == 2
+    assert all(0 <= one.right < 0.9 for one in known)  # half of everything was missing
+    after = check(out)
+    assert after.corrected == len(known)
+    assert "calibrated by the frames you corrected" in after.report.read_text()
+    assert after.judged.frames[10].confidence == 1.0  # drawn
+    raw = read_judged(out)
+    assert any(a.confidence != b.confidence for a, b in zip(after.judged.frames, raw.frames, strict=True))
+    undo(out)
+    assert check(out).corrected == 0
+
+
+def test_points_that_stayed_were_right():
+    was = Keypoints(("a", "b", "c"), np.float32([[0, 0], [50, 50], [9, 9]]), np.array([True, True, False]))
+    now = Keypoints(("a", "b", "c"), np.float32([[3, 4], [80, 50], [9, 9]]), np.array([True, True, False]))
+    assert [right_of(was, now, name, near_px=5.0) for name in "abc"] == [1.0, 0.0, None]

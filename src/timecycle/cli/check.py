@@ -29,4 +29,6 @@ class Check:
                 f"{place:>2}. frame {one.index:<6} {one.time_seconds:8.2f} s   object {one.object} is {one.state}, "
                 f"confidence {one.confidence:.2f}; controls {one.first}-{one.last}"
             )
+        if done.corrected:
+            out.print(f"confidence is calibrated by what you corrected: {done.corrected} objects")
         out.print(f"look at {done.report}")

@@ -138,6 +138,11 @@ def _state(value: float, evidence: Evidence, place: int, form: Form) -> State:
     size = float(evidence.objects[place, SIGNALS.index("size")])
     if float(evidence.area[place]) <= _NOTHING or (form == "outline" and size < _GONE):
         return "occluded"
+    return state_of(value)
+
+
+def state_of(value: float) -> State:
+    """The state of an object that is there, by its confidence."""
     if value >= _VISIBLE:
         return "visible"
     return "uncertain" if value >= _LOST else "lost"

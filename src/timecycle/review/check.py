@@ -8,6 +8,7 @@ from pathlib import Path
 
 from timecycle.files import lock, write_text
 from timecycle.render import Captioned, Picture, contact_sheet, save_picture, thumbnail
+from timecycle.review.calibration import calibrate, calibrated, corrected
 from timecycle.review.corrections import recover
 from timecycle.review.judged import Judged, read_judged, read_run
 from timecycle.review.queue import Suggestion, suggest
@@ -24,10 +25,14 @@ class Checked:
     judged: Judged
     queue: Sequence[Suggestion]
     report: Path
+    corrected: int  # objects on corrected frames, by which confidence was calibrated
 
 
 def check(folder: Path, *, count: int = 10) -> Checked:
-    """Rank the frames of a finished run; writes report.html, review.json and review.png into its folder."""
+    """Rank the frames of a finished run; writes report.html, review.json and review.png into its folder.
+
+    Once frames were corrected, confidence is read as they teach; the tables of the run stay as they are.
+    """
     read_run(folder)
     with lock(folder):
         recover(folder)
@@ -36,10 +41,13 @@ def check(folder: Path, *, count: int = 10) -> Checked:
 
 def _check(folder: Path, count: int) -> Checked:
     judged = read_judged(folder)
+    known = corrected(folder)
+    if known:
+        judged = calibrated(judged, calibrate(known))
     queue = suggest(judged, count=count)
     pictures = _pictures(folder, [one.index for one in queue])
     report = folder / "report.html"
-    write_text(report, report_html(judged, queue, pictures))
+    write_text(report, report_html(judged, queue, pictures, corrected=len(known)))
     write_text(folder / "review.json", json.dumps([dataclasses.asdict(one) for one in queue], indent=2) + "\n")
     if queue:
         sheet = [
@@ -49,7 +57,7 @@ def _check(folder: Path, count: int) -> Checked:
         save_picture(folder / "review.png", contact_sheet(sheet))
     else:
         (folder / "review.png").unlink(missing_ok=True)
-    return Checked(judged, queue, report)
+    return Checked(judged, queue, report, len(known))
 
 
 def _pictures(folder: Path, frames: Sequence[int]) -> dict[int, Picture]:

@@ -111,9 +111,22 @@ def recover(folder: Path) -> int | None:
     return _restore(folder, entries[-1])
 
 
-def history(folder: Path) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Correction:
+    """One that was made: the frame that was drawn, the frames that were carried again, and what they were before."""
+
+    index: int
+    first: int
+    last: int
+    folder: Path
+
+
+def history(folder: Path) -> list[Correction]:
     """The corrections of a run, the oldest first."""
-    return [json.loads((entry / _ENTRY).read_text(encoding="utf-8")) for entry in _entries(folder)]
+    return [
+        Correction(**json.loads((entry / _ENTRY).read_text(encoding="utf-8")), folder=entry)
+        for entry in _entries(folder)
+    ]
 
 
 def _correct_one(folder: Path, index: int, labels: Labels, sources: Correcting, progress: Progress | None) -> Corrected:

@@ -40,8 +40,10 @@ svg{width:100%;height:auto;background:#fff;border:1px solid #e2e2dc;border-radiu
 """
 
 
-def report_html(judged: Judged, queue: Sequence[Suggestion], pictures: Mapping[int, Picture]) -> str:
-    """The page; `pictures` shows the suggested frames with their labels."""
+def report_html(
+    judged: Judged, queue: Sequence[Suggestion], pictures: Mapping[int, Picture], *, corrected: int = 0
+) -> str:
+    """The page; `pictures` shows the suggested frames with their labels, `corrected` objects calibrated confidence."""
     video = judged.record.get("video", {})
     title = html.escape(str(video.get("name", judged.folder.name)))
     parts = [
@@ -57,7 +59,7 @@ def report_html(judged: Judged, queue: Sequence[Suggestion], pictures: Mapping[i
         '<div class="queue">' + "".join(_card(place, one, pictures) for place, one in enumerate(queue, 1)) + "</div>"
         if queue
         else "<p>None.</p>",
-        _about(),
+        _about(corrected),
     ]
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}: what to check</title>'
@@ -212,12 +214,18 @@ def _count(things: Sequence[object], name: str) -> str:
     return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
 
 
-def _about() -> str:
+def _about(corrected: int) -> str:
+    learned = (
+        f"<p>Here the numbers are calibrated by the frames you corrected ({corrected} "
+        f"object{'' if corrected == 1 else 's'} so far); objects.csv has them as they came.</p>"
+        if corrected
+        else ""
+    )
     return (
         "<h2>What confidence is</h2>"
         "<p>It is told without knowing the truth: whether cells that go to an earlier frame and back come home, "
         "whether labels carried back to a drawing give what was drawn, how clear the votes were on the way, and "
         "whether an object still looks as it was drawn. Trust the order before the numbers. It can be wrong where a "
         "thing turns a side to the camera that was never drawn, and where two things look alike. All signals are in "
-        "objects.csv.</p>"
+        "objects.csv.</p>" + learned
     )
