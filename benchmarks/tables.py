@@ -21,6 +21,7 @@ from PIL import Image
 
 from curves import draw_curves
 from growth import draw_growth, exponent
+from hours import Stage, draw_hours
 from learn import RUNS, SHOWN, Group, Run
 from record import RESULTS
 from timecycle.errors import SettingsError, TimecycleError
@@ -45,9 +46,10 @@ from timecycle.evaluation.tables import (
     score_table,
     setting_column,
 )
+from trusting import draw_corrections, draw_risk
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/results.md", "docs/learning.md", "docs/encoders.md", "docs/trust.md", "docs/speed.md")
+PAGES = ("README.md", *(f"docs/{name}.md" for name in ("results", "learning", "encoders", "model", "trust", "speed")))
 IMAGES = "docs/images"
 
 _BLOCK = re.compile(r"<!-- generated: (\S+) -->\n(.*?)<!-- end generated -->", re.DOTALL)
@@ -379,6 +381,32 @@ def _recipes(results: Results) -> str:
     return f"{table}\nTraining: {each}. {_origin(ordered[0][1])}\n"
 
 
+def stages_of(results: Results) -> list[Stage]:
+    """The stages of the shipped encoder that are trained and scored, with the hours up to the end of each."""
+    scored = {result.name: result.report.scores for result in results.reports}
+    stages: list[Stage] = []
+    for run in (run for run in RUNS if run.group == "stage"):
+        record, scores = results.records.get(f"training_{run.name}"), scored.get(f"learned_{run.name}")
+        if record is None or scores is None:
+            break
+        hours = record["seconds"] / 3600 + (stages[-1].hours if stages else 0)
+        stages.append(Stage(run.words, run.steps, hours, scores))
+    if not stages:
+        raise NoResultsError("no stage is trained", remedy="python benchmarks/learn.py DATA --work DIR --only stage")
+    return stages
+
+
+def _stages(results: Results) -> str:
+    stages = stages_of(results)
+    rows = [
+        [stage.words, f"{stage.hours:.1f}", f"{stage.steps:,}"]
+        + [f"{100 * stage.scores[score]:.1f}" for score in ("JF", "J", "F")]
+        for stage in stages
+    ]
+    table = grid(["after", "hours", "steps", "J&F", "J", "F"], rows, right=(1, 2, 3, 4, 5))
+    return f"{table}\nEight sequences of DAVIS-2016 val at 240p. {_origin(results.records['training_stage_1'])}\n"
+
+
 # Of trust_PRESET.json: the ways of trusting that are shown, and their words.
 _TRUST = (
     ("fused", "the confidence, fitted on composites"),
@@ -482,6 +510,7 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "learned_ablations": partial(_learned, group="ablation"),
     "training_step": _step_cost,
     "recipes": _recipes,
+    "stages": _stages,
     "trust": _trust,
     "audit": _audit,
     "corrections": _corrections,
@@ -516,11 +545,30 @@ def _pictures(results: Results) -> dict[str, tuple[Callable[[], Any], str]]:
         records = {name: results.records[record] for name, record in shown.items()}
         seen = hashlib.sha256(json.dumps(records).encode()).hexdigest()
         pictures[f"{IMAGES}/learning_curves.png"] = partial(draw_curves, records), seen
-    if "speed_growth" in results.records:
-        growth = results.records["speed_growth"]
-        seen = hashlib.sha256(json.dumps(growth).encode()).hexdigest()
-        pictures[f"{IMAGES}/speed_growth.png"] = partial(draw_growth, growth), seen
+    for name, draw in _OF_ONE_RECORD.items():
+        if name in results.records:
+            record = results.records[name]
+            seen = hashlib.sha256(json.dumps(record).encode()).hexdigest()
+            pictures[f"{IMAGES}/{name}.png"] = partial(draw, record), seen
+    if any(result.name == "learned_stage_1" for result in results.reports):
+        stages, found = stages_of(results), {result.name: result.report for result in results.reports}
+        controls = {words: found[f"davis2016_eight_240p_{name}"].scores["JF"] for name, words in _BESIDE_HOURS.items()}
+        seen = hashlib.sha256(repr((stages, controls)).encode()).hexdigest()
+        pictures[f"{IMAGES}/hours.png"] = partial(draw_hours, stages, controls), seen
     return pictures
+
+
+_OF_ONE_RECORD: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "speed_growth": draw_growth,
+    "trust_default": partial(draw_risk, ways=_TRUST),
+    "corrections": draw_corrections,
+}
+_BESIDE_HOURS = {
+    "vgg16_fp32": "VGG-16, ImageNet",
+    "efficientnet_lite0_s8": "EfficientNet-Lite0, ImageNet",
+    "rgb": "colour",
+    "random_resnet18": "random ResNet-18",
+}
 
 
 def _drawn_from(path: Path) -> str | None:
