@@ -2,11 +2,11 @@
 
     python benchmarks/speed.py DATA [--encoder NAME|WEIGHTS] [--only PART ...] [--rounds N]
 
-Parts: whole, agreement, command, fast, threads, growth; each is kept as benchmarks/results/speed_PART.json. Everything
-is a ratio of two things timed in turns in one process, so that a busy machine slows both; medians over the rounds. The
-bare encoder is the folded network, channels last, called on prepared frames one after the other with all threads.
-Whole runs are timed between two frames in the middle, where the memory is full and as much is encoded ahead at the
-end as at the beginning.
+Parts: whole, agreement, command, fast, threads, growth, judged; each is kept as benchmarks/results/speed_PART.json.
+Everything is a ratio of two things timed in turns in one process, so that a busy machine slows both; medians over the
+rounds. The bare encoder is the folded network, channels last, called on prepared frames one after the other with all
+threads. Whole runs are timed between two frames in the middle, where the memory is full and as much is encoded ahead at
+the end as at the beginning.
 """
 
 import argparse
@@ -36,6 +36,7 @@ from timecycle.cores import multiplies_bf16
 from timecycle.kernel.library import CHOICE, find_kernel
 from timecycle.model.encoder import FeatureMap
 from timecycle.model.inference import Precision, ResNetEncoder
+from timecycle.propagation.confidence import TrustConfig
 from timecycle.propagation.state import resize
 from timecycle.synthetic import tiled_mask
 from timecycle.video import Size, Video, VideoWriter
@@ -76,11 +77,12 @@ def bare(encoder: ResNetEncoder, prepared: Sequence[Tensor]) -> float:
     return (time.perf_counter() - began) / len(prepared)
 
 
-def whole(scene: Scene, config: PropagateConfig, masks: Masks | None = None) -> float:
+def whole(scene: Scene, config: PropagateConfig, masks: Masks | None = None, trust: TrustConfig | None = None) -> float:
     """Seconds a frame of a propagation from frames in memory to labels, once the memory is full."""
     first, last = config.past_frames + 1, len(scene.frames) - _AHEAD
     began = 0.0
-    for labelled in propagate(scene.video, {0: masks or scene.masks}, encoder=scene.encoder, config=config):
+    labels = {0: masks or scene.masks}
+    for labelled in propagate(scene.video, labels, encoder=scene.encoder, config=config, trust=trust):
         if labelled.index == first:
             began = time.perf_counter()
         if labelled.index == last:
@@ -211,6 +213,17 @@ def measure_threads(scene: Scene, rounds: int) -> dict[str, Any]:
     return measured
 
 
+def measure_judged(scene: Scene, rounds: int) -> dict[str, Any]:
+    """Labels that say how far to trust them over labels that do not, at both image sizes."""
+    measured = {}
+    for preset in ("default", "fast"):
+        config = propagate_config(preset)
+        judged = partial(whole, scene, config, trust=TrustConfig())
+        turns = in_turns({f"judged_over_unjudged_{preset}": judged}, partial(whole, scene, config), rounds)
+        measured[preset] = {"seconds_unjudged": turns.pop("seconds_bare"), **turns}
+    return measured
+
+
 def measure_growth(scene: Scene, rounds: int) -> dict[str, Any]:
     """What more pixels, references and objects cost, over the bare encoder at 480 pixels."""
     height, width = scene.frames[0].shape[:2]
@@ -291,7 +304,7 @@ def main() -> int:
 
 
 # Long enough for the memory to fill; short where a frame takes long.
-_FRAMES = {"whole": 40, "agreement": 20, "command": 60, "fast": 90, "threads": 30, "growth": 34}
+_FRAMES = {"whole": 40, "agreement": 20, "command": 60, "fast": 90, "threads": 30, "growth": 34, "judged": 40}
 
 
 def _parts(encoder: str, rounds: int) -> dict[str, Callable[[Scene], dict[str, Any]]]:
@@ -302,6 +315,7 @@ def _parts(encoder: str, rounds: int) -> dict[str, Callable[[Scene], dict[str, A
         "fast": partial(measure_fast, rounds=rounds),
         "threads": partial(measure_threads, rounds=rounds),
         "growth": partial(measure_growth, rounds=rounds),
+        "judged": partial(measure_judged, rounds=rounds),
     }
 
 

@@ -43,6 +43,7 @@ from timecycle.video import Video, open_video
 
 Wrong = Literal["stuck", "astray"]
 WRONG: tuple[Wrong, ...] = get_args(Wrong)
+SUPPORT = tuple(name for name in SIGNALS if name.startswith(("past_", "drawing_")) or name == "appearance")
 BAD = 0.5  # overlap below which a frame has to be corrected
 _POINTS = 50  # of a curve
 
@@ -80,9 +81,11 @@ def main() -> int:
     encoder, config = load_encoder(chosen.encoder), propagate_config(chosen.preset)
     if chosen.fit:
         composites, work = find_composites(chosen.composites), make_folder(chosen.work)
-        print(toml_of(fit(collect(composites, encoder, config, work / "composites.csv"))))
-        for way in WRONG:
-            rows = collect_wrong(composites, encoder, config, work / f"{way}.csv", way=way)
+        carried = collect(composites, encoder, config, work / "composites.csv")
+        wrong = {way: collect_wrong(composites, encoder, config, work / f"{way}.csv", way=way) for way in WRONG}
+        print(toml_of("outline", fit(carried)))
+        print(toml_of("support", fit(joined([carried, *wrong.values()]), only=SUPPORT)))
+        for way, rows in wrong.items():
             trust = fuse(torch.from_numpy(rows.signals).float(), "outline")
             print(f"# {way}: overlap {rows.overlap.mean():.2f}, confidence as fitted before {float(trust.mean()):.2f}")
         return 0
@@ -184,14 +187,21 @@ def read_rows(path: Path) -> Rows:
 # Fitting
 
 
-def fit(rows: Rows, *, ridge: float = 1e-3, steps: int = 300) -> dict[str, float]:
-    """Weights whose sigmoid is nearest to the overlap, by cross-entropy; every sequence counts alike.
+def joined(parts: Sequence[Rows]) -> Rows:
+    """Rows of several collections; sequences of the same name stay apart."""
+    names = [f"{place} {name}" for place, rows in enumerate(parts) for name in rows.sequence]
+    return Rows(names, *(np.concatenate(part) for part in zip(*(rows.parts for rows in parts), strict=True)))
+
+
+def fit(rows: Rows, *, only: Sequence[str] = SIGNALS, ridge: float = 1e-3, steps: int = 300) -> dict[str, float]:
+    """Weights of some signals whose sigmoid is nearest to the overlap, by cross-entropy; every sequence counts alike.
 
     None is below 0: every signal is made to be the higher the better, and few sequences would teach it otherwise.
     """
     counts = {name: list(rows.sequence).count(name) for name in set(rows.sequence)}
     share = torch.tensor([1 / counts[name] for name in rows.sequence], dtype=torch.float64)
-    signals, overlap = torch.from_numpy(rows.signals), torch.from_numpy(rows.overlap)
+    signals = torch.from_numpy(rows.signals[:, [SIGNALS.index(name) for name in only]])
+    overlap = torch.from_numpy(rows.overlap)
     mean, spread = signals.mean(dim=0), signals.std(dim=0).clamp_min(1e-6)
     root = torch.full((signals.shape[1],), 0.5, dtype=torch.float64, requires_grad=True)  # of the weights
     bias = torch.zeros(1, dtype=torch.float64, requires_grad=True)
@@ -207,12 +217,13 @@ def fit(rows: Rows, *, ridge: float = 1e-3, steps: int = 300) -> dict[str, float
 
     optimizer.step(loss)  # type: ignore[no-untyped-call]
     scaled = (root.square() / spread).detach()
-    found = {name: round(float(value), 3) for name, value in zip(SIGNALS, scaled, strict=True)}
+    found = {name: round(float(value), 3) for name, value in zip(only, scaled, strict=True)}
     return {"bias": round(float(bias.detach() - (mean * scaled).sum()), 3), **found}
 
 
-def toml_of(weights: Mapping[str, float]) -> str:
-    return "[outline]\n" + "\n".join(f"{name} = {value}" for name, value in weights.items())
+def toml_of(form: str, weights: Mapping[str, float]) -> str:
+    """What weighs anything, as presets/confidence.toml has it."""
+    return f"[{form}]\n" + "\n".join(f"{name} = {value}" for name, value in weights.items() if value)
 
 
 # Figures

@@ -161,7 +161,7 @@ def test_a_frame_that_is_the_drawing_is_as_good_as_certain():
 
 def test_every_weight_is_of_a_signal_and_none_is_below_zero():
     weights = fitted()
-    assert set(weights) == {"outline", "place", "cell"}
+    assert set(weights) == {"outline", "support", "place", "cell"}
     for form, of in weights.items():
         names = CELL_SIGNALS if form == "cell" else SIGNALS
         assert set(of) - {"bias"} <= set(names)

@@ -26,7 +26,7 @@ Form = Literal["outline", "place"]
 
 _VISIBLE = 0.5  # confidence from which an object counts as followed
 _LOST = 0.25  # below, what is labelled is more likely something else
-_UNSUPPORTED = 0.2  # of an object whose labels are right a drawing supports more than this, but for turned ones
+_BENEFIT = 1.5  # of the doubt: a thing that turned or was partly hidden is right, and supported less
 _NOTHING = 1e-6  # cells
 _GONE = 0.05  # of the drawing's area: less is not the object any more
 
@@ -108,7 +108,7 @@ def certain(names: tuple[str, ...], grid: Grid) -> Confidence:
 
 def fuse(
     signals: Float[Tensor, "... signals"],
-    form: Literal["outline", "place", "cell"],
+    form: Literal["outline", "support", "place", "cell"],
     weights: Mapping[str, float] | None = None,
 ) -> Float[Tensor, "..."]:
     """One number out of signals in the order of SIGNALS, or of CELL_SIGNALS for cells; by the fitted weights."""
@@ -116,16 +116,8 @@ def fuse(
     weights = weights or fitted()[form]
     weight = torch.tensor([weights.get(name, 0.0) for name in names])
     fused = torch.sigmoid(signals @ weight + weights["bias"])
-    return fused * _support(signals) if form == "outline" else fused
-
-
-def _support(signals: Float[Tensor, "... signals"]) -> Float[Tensor, "..."]:
-    """A veto of the drawings: labels that none of them supports are not right, however sure they were on the way.
-
-    Labels that stand still, or follow something else, are as clear as any, and close their cycles.
-    """
-    supporting = [signals[..., SIGNALS.index(name)] for name in ("drawing_labels", "drawing_agreement")]
-    return (torch.maximum(*supporting) / _UNSUPPORTED).clamp_max(1)
+    # Labels that stand still, or follow something else, are as clear as any: past frames and drawings have a veto.
+    return torch.minimum(fused, _BENEFIT * fuse(signals, "support")) if form == "outline" else fused
 
 
 @lru_cache
