@@ -34,6 +34,8 @@ _RES3 = (*_COLUMNS, "encoder.last=res3", "encoder.head_channels=128")
 _RES4 = (*_COLUMNS, "encoder.head_channels=256")
 _PASTES = ("pastes.most=3", "pastes.radius=0.2,0.6")
 _SHARP = ("walks.temperature=0.04",)
+_SHORT = ("clips.frames=2", "batch=16")
+_BENT = ("views.bend=0.15", "pastes.most=6", "pastes.radius=0.08,0.6", "pastes.stretch=0.9")
 _CONTROLS = ("identity", "random-resnet18", "rgb")
 
 
@@ -53,9 +55,8 @@ RECIPES = {
     "res3_pastes": Recipe("res3, all layers seen, pasted things", (*_RES3, *_PASTES)),
     "res3_pastes_sharp": Recipe("the same, temperature 0.04", (*_RES3, *_PASTES, *_SHARP)),
     "res3_sharp_zoom": Recipe("the same, things in several sizes", (*_RES3, *_PASTES, *_SHARP, "clips.zoom=1,2")),
-    "res3_sharp_short": Recipe(
-        "the same, clips of two frames", (*_RES3, *_PASTES, *_SHARP, "clips.frames=2", "batch=16")
-    ),
+    "res3_sharp_short": Recipe("the same, clips of two frames", (*_RES3, *_PASTES, *_SHARP, *_SHORT)),
+    "res3_bent": Recipe("the same, views that bend, and thin things", (*_RES3, *_PASTES, *_SHARP, *_SHORT, *_BENT)),
     "res3_sharp_fast": Recipe("the same, twice the learning rate", (*_RES3, *_PASTES, *_SHARP, "optimizer.rate=1e-3")),
     "res3_sharp_open": Recipe("the same, no step closed at random", (*_RES3, *_PASTES, *_SHARP, "walks.dropout=0")),
 }

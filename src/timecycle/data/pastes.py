@@ -33,6 +33,7 @@ class PasteConfig:
     most: int = 0  # things in a clip: 0 to this many, all equally likely
     alike: float = 0.5  # share that is cut from the clip itself, mirrored: their colours do not tell them apart
     radius: tuple[float, float] = (0.15, 0.45)  # of a view's half side, log-uniform
+    stretch: float = 0.4  # of the ellipse: its sides differ by up to exp(twice this)
     dents: float = 0.35  # how far the outline departs from an ellipse
     step: float = 0.15  # the largest way between two frames, of a view's half side
     rotation_degrees: float = 30  # between the two views
@@ -73,7 +74,7 @@ def choose_thing(config: PasteConfig, rng: np.random.Generator, *, frames: int, 
     out, back = (_choose_way(config, rng, frames=frames, cover=cover) for _ in range(2))
     return Thing(
         radius=radius,
-        aspect=math.exp(rng.uniform(-0.4, 0.4)),
+        aspect=math.exp(rng.uniform(-config.stretch, config.stretch)),
         heights=heights.clip(-0.5, 0.5).astype(np.float32),
         phases=rng.uniform(0, 2 * math.pi, len(_HARMONICS)).astype(np.float32),
         placings=(out, back),

@@ -34,6 +34,7 @@ class ViewConfig:
     rotation_degrees: float = 30
     scale: tuple[float, float] = (0.7, 1.4)  # of what is shown: above 1 things look smaller; log-uniform
     shift: float = 0.35  # of the view's side
+    bend: float = 0.0  # of the view's half side: how far points of it may move, otherwise in every frame
     brightness: float = 0.4
     contrast: float = 0.4
     saturation: float = 0.4
@@ -46,6 +47,8 @@ class ViewConfig:
         low, high = self.scale
         if not 0 < low <= high:
             raise SettingsError(f"scale is {self.scale}", remedy="give the smallest, then the largest scale")
+        if not 0 <= self.bend < 1:
+            raise SettingsError(f"bend is {self.bend}", remedy="give 0 for views that stay rigid, or up to 0.3")
         for name in ("brightness", "contrast", "saturation", "hue", "grayscale", "channel_drop", "blur"):
             if not 0 <= getattr(self, name) <= 1:
                 raise SettingsError(f"{name} is {getattr(self, name)}", remedy="give 0 to 1")

@@ -20,6 +20,7 @@ from PIL import Image
 from torch import Tensor
 
 from timecycle.cores import usable_cores
+from timecycle.data.bends import bent, choose_bend
 from timecycle.data.clips import ClipConfig, ClipReader, usable
 from timecycle.data.index import Entry, make_index
 from timecycle.data.pastes import PasteConfig, Thing, choose_thing, paste
@@ -45,6 +46,8 @@ class CompositesConfig:
     way: float = 0.5  # how far a thing gets from where it began, of the picture's half side
     turn_degrees: float = 40
     growth: float = 1.4
+    stretch: float = 0.4  # of a thing: its sides differ by up to exp(twice this)
+    bend: float = 0.0  # of the picture's half side: how far its points move besides
 
 
 @dataclass(frozen=True)
@@ -125,14 +128,16 @@ def _compose(
     rng: np.random.Generator,
 ) -> Composite:
     count = len(behind)
-    thing = choose_thing(PasteConfig(radius=config.radius), rng, frames=1, cover=1.0)
+    thing = choose_thing(PasteConfig(radius=config.radius, stretch=config.stretch), rng, frames=1, cover=1.0)
     phases = [thing.phases + np.float32(shift) for shift in _wave(rng, count, 1.5)]  # so that the outline changes too
     frames, masks = [], []
-    for frame, placing in enumerate(_way(config, rng, count)):
+    way, bend = _way(config, rng, count), choose_bend(config.bend, rng)
+    for frame, placing in enumerate(way):
         now = dataclasses.replace(thing, phases=phases[frame])
         frames.append(paste(behind[frame : frame + 1], source[frame : frame + 1], now, placing[None])[0])
-        masks.append(_mask(now, placing, config.side_px))
-    return Composite(np.stack(frames), np.stack(masks))
+        points = bend.moved(square_places(config.side_px), frame)
+        masks.append(_mask(now, placing, points))
+    return Composite(bent(np.stack(frames), bend) if config.bend else np.stack(frames), np.stack(masks))
 
 
 def _way(config: CompositesConfig, rng: np.random.Generator, count: int) -> Float32[Tensor, "frames 2 3"]:
@@ -155,9 +160,13 @@ def _wave(rng: np.random.Generator, count: int, size: float) -> np.ndarray:
     return curve
 
 
-def _mask(thing: Thing, placing: Float32[Tensor, "2 3"], side: int) -> Bool[np.ndarray, "side side"]:
-    points = square_places(side) @ placing[:, :2].T + placing[:, 2]
-    mask: np.ndarray = (thing.inside(points) > 0).reshape(side, side).numpy()
+def _mask(
+    thing: Thing, placing: Float32[Tensor, "2 3"], points: Float32[Tensor, "pixels 2"]
+) -> Bool[np.ndarray, "side side"]:
+    """Which of a square's points lie on the thing."""
+    inside = thing.inside(points @ placing[:, :2].T + placing[:, 2]) > 0
+    side = math.isqrt(len(points))
+    mask: np.ndarray = inside.reshape(side, side).numpy()
     return mask
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, UInt8
 from torch import Tensor
 
+from timecycle.data.bends import bent, choose_bend
 from timecycle.data.clips import ClipReader
 from timecycle.data.order import Place, generator, places
 from timecycle.data.pastes import choose_thing, paste, way_back
@@ -77,6 +78,12 @@ class Examples:
             thing = choose_thing(self.config.pastes, rng, frames=len(clip), cover=cover)
             views = [paste(view, source, thing, way) for view, way in zip(views, thing.placings, strict=True)]
             things.append(thing)
+        cells = cell_places(grid_of(size))
+        if config.bend:
+            bends = choose_bend(config.bend, rng), choose_bend(config.bend, rng)
+            # The end of the way, the first frame of the second view, stays as it is: there its place is known.
+            views = [bent(views[0], bends[0]), bent(views[1], bends[1], first=1)]
+            cells = bends[0].moved(cells, 0)
         out, back = (photometric(view, config, rng) for view in views)
-        way = way_back(cell_places(grid_of(size)), maps, things)
+        way = way_back(cells, maps, things)
         return WalkExample(out, back, way.places, way.visible)
