@@ -28,10 +28,12 @@ from timecycle.evaluation.reconstruction import find_reconstruction
 from timecycle.evaluation.report import REPORT
 from timecycle.files import write_text
 from timecycle.model.inference import Precision
+from timecycle.model.registry import DEFAULT_ENCODER
 from timecycle.propagation.settings import PropagateConfig
 
 EIGHT = ("blackswan", "bmx-trees", "camel", "dance-twirl", "goat", "horsejump-high", "libby", "parkour")
 ABLATED = "efficientnet-lite0-s8"
+_COMPARED = (DEFAULT_ENCODER, "identity", "dis-flow", "rgb", "random-resnet18", ABLATED, "vgg16")
 SHOWN = "davis2016_480p_vgg16"  # whose worst sequences docs/results.md shows
 
 
@@ -51,6 +53,7 @@ class Evaluation:
 def evaluations() -> Iterator[Evaluation]:
     """All of them, the cheapest groups first."""
     controls = (
+        DEFAULT_ENCODER,
         "identity",
         "dis-flow",
         "rgb",
@@ -65,6 +68,7 @@ def evaluations() -> Iterator[Evaluation]:
     for encoder in (
         "random-resnet50",
         "random-resnet18",
+        DEFAULT_ENCODER,
         "identity",
         "dis-flow",
         "rgb",
@@ -81,12 +85,28 @@ def evaluations() -> Iterator[Evaluation]:
             part=True,
         )
     yield from _ablations()
-    for encoder in ("identity", "dis-flow", "rgb", "random-resnet18", "efficientnet-lite0-s8", "vgg16"):
+    for encoder in (
+        DEFAULT_ENCODER,
+        "identity",
+        "dis-flow",
+        "rgb",
+        "random-resnet18",
+        "efficientnet-lite0-s8",
+        "vgg16",
+    ):
         yield Evaluation(name=f"badja_240p_{_file(encoder)}", find=_badja, encoder=encoder)
         yield Evaluation(name=f"jhmdb_sample_{_file(encoder)}", find=_jhmdb, encoder=encoder, preset="default")
-    for encoder in ("identity", "dis-flow", "rgb", "efficientnet-lite0-s8"):
+    for encoder in (DEFAULT_ENCODER, "identity", "dis-flow", "rgb", "efficientnet-lite0-s8", "vgg16"):
         yield Evaluation(name=f"reconstruction_240p_{_file(encoder)}", find=_reconstruction, encoder=encoder)
-    for encoder in ("identity", "dis-flow", "rgb", "efficientnet-lite0-s8", "random-resnet18", "vgg16"):
+    for encoder in (
+        DEFAULT_ENCODER,
+        "identity",
+        "dis-flow",
+        "rgb",
+        "efficientnet-lite0-s8",
+        "random-resnet18",
+        "vgg16",
+    ):
         yield Evaluation(
             name=f"davis2016_480p_{_file(encoder)}",
             find=_davis(),
@@ -95,6 +115,11 @@ def evaluations() -> Iterator[Evaluation]:
             # In fp32 it takes as long as all the others together; davis2016_eight_240p shows what bf16 changes.
             precision="bf16" if encoder == "vgg16" else "fp32",
         )
+    # With what each gains from more references, the strongest rival too.
+    yield Evaluation(
+        name=f"davis2016_480p_best_{_file(DEFAULT_ENCODER)}", find=_davis(), encoder=DEFAULT_ENCODER, preset="best"
+    )
+    yield Evaluation(name="davis2016_480p_best_vgg16", find=_davis(), encoder="vgg16", preset="best", precision="bf16")
 
 
 def _ablations() -> Iterator[Evaluation]:

@@ -407,6 +407,43 @@ def _stages(results: Results) -> str:
     return f"{table}\nEight sequences of DAVIS-2016 val at 240p. {_origin(results.records['training_stage_1'])}\n"
 
 
+def _probes(results: Results) -> str:
+    record = _record(results, "probes")
+    heads = {
+        "effective_rank": "effective rank",
+        "mean_cosine": "mean cosine",
+        "position_r2": "position R2",
+        "shift_8px": "moved by a cell",
+        "shift_4px": "moved by half a cell",
+    }
+    rows = [
+        [name, *(f"{figures[figure]:.3g}" for figure in heads)]
+        for name, figures in record["measured"]["encoders"].items()
+    ]
+    table = grid(["encoder", *heads.values()], rows, right=tuple(range(1, len(heads) + 1)))
+    return f"{table}\n{record['settings']['frames']} frames of held-out videos. {_origin(record)}\n"
+
+
+def _cost(results: Results) -> str:
+    record = _record(results, "cost")
+    rows = [
+        [
+            f"`{preset}`",
+            f"{cost['steps']:,}",
+            f"{cost['views_per_step']:,}",
+            f"{cost['tera_operations_per_step']:.2f}",
+            f"{cost['peta_operations']:,.1f}",
+            *(f"{cost['peta_operations'] * 1000 / rate / 3600:,.1f}" for rate in _TERA_PER_SECOND),
+        ]
+        for preset, cost in record["measured"].items()
+    ]
+    heads = ["preset", "steps", "views a step", "TFLOP a step", "PFLOP in all"]
+    heads += [f"hours at {rate:g} TFLOP/s" for rate in _TERA_PER_SECOND]
+    return f"{grid(heads, rows, right=tuple(range(1, len(heads))))}\n{_origin(record)}\n"
+
+
+_TERA_PER_SECOND = (0.08, 20, 100)  # sustained: two cores as measured here, and two guesses for a GPU
+
 # Of trust_PRESET.json: the ways of trusting that are shown, and their words.
 _TRUST = (
     ("fused", "the confidence, fitted on composites"),
@@ -511,6 +548,8 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "training_step": _step_cost,
     "recipes": _recipes,
     "stages": _stages,
+    "probes": _probes,
+    "cost": _cost,
     "trust": _trust,
     "audit": _audit,
     "corrections": _corrections,

@@ -93,6 +93,7 @@ def test_doctor_names_the_versions_and_the_device(capsys):
     out = capsys.readouterr().out
     assert f"timecycle      {__version__}" in out
     assert "device auto" in out
+    assert "ok  weights        timecycle-v1-" in out
 
 
 def refused(capsys, *words) -> str:

@@ -9,8 +9,11 @@ import av
 import torch
 
 from timecycle.cores import multiplies_bf16, usable_cores
+from timecycle.errors import WeightsError
 from timecycle.kernel.library import find_kernel
 from timecycle.model.inference import pick_device
+from timecycle.model.registry import DEFAULT_ENCODER
+from timecycle.model.shipped import find_shipped, verify_weights
 from timecycle.version import __version__
 
 
@@ -38,8 +41,19 @@ def examine() -> list[Finding]:
         _video_encoder(),
         _evaluation(),
         _hub(),
-        Finding("weights", "resnet18 with random weights", False, "pass --encoder WEIGHTS.safetensors"),
+        _weights(),
     ]
+
+
+def _weights() -> Finding:
+    try:
+        path = find_shipped(DEFAULT_ENCODER)
+        if path is None:
+            raise WeightsError("the package came without them", remedy="install timecycle again from its wheel")
+        verify_weights(path)
+    except WeightsError as error:
+        return Finding("weights", f"{DEFAULT_ENCODER}: {error.problem}", False, error.remedy)
+    return Finding("weights", f"{path.stem}, {path.stat().st_size / 1e6:.1f} MB, whole")
 
 
 def _devices() -> list[Finding]:

@@ -11,8 +11,9 @@ from safetensors.torch import save_file
 
 from timecycle.errors import WeightsError
 from timecycle.model.inference import ResNetEncoder
-from timecycle.model.registry import load_encoder
+from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
 from timecycle.model.resnet import ResNetConfig, random_resnet
+from timecycle.model.shipped import find_shipped, verify_weights
 from timecycle.model.weights import Card, hash_state, load_weights, save_weights
 
 
@@ -124,10 +125,10 @@ def test_a_file_cut_short_is_named(tmp_path, model):
         load_weights(path)
 
 
-def test_a_missing_file_lists_the_names_there_are(tmp_path):
-    with pytest.raises(WeightsError, match=r"no file of weights .*none; give a \.safetensors .* resnet18, resnet50"):
+def test_a_missing_file_or_name_says_what_there_is(tmp_path):
+    with pytest.raises(WeightsError, match=r"no file of weights .*none; give a \.safetensors file, or a name"):
         load_weights(tmp_path / "none")
-    with pytest.raises(WeightsError, match=r"there is no encoder 'resnet34'; .*resnet18, .*rgb"):
+    with pytest.raises(WeightsError, match=r"there is no encoder 'resnet34'; .*timecycle-v1, .*random-resnet18, .*rgb"):
         load_encoder("resnet34")
 
 
@@ -195,16 +196,21 @@ def test_a_card_for_another_model_is_refused(tmp_path, model):
 # Encoders
 
 
-def test_an_encoder_by_name_warns_in_one_plain_line_that_its_weights_are_random(caplog):
-    with caplog.at_level(logging.WARNING, logger="timecycle"):
-        encoder = load_encoder("resnet18", device="cpu")
-    assert [record.getMessage() for record in caplog.records] == [
-        "resnet18 has random weights (no trained weights are shipped yet): expect rough results, "
-        "or pass --encoder WEIGHTS.safetensors"
-    ]
+def test_the_default_encoder_comes_with_the_package_and_is_what_its_name_says():
+    path = find_shipped(DEFAULT_ENCODER)
+    assert path is not None
+    digest = verify_weights(path)
+    assert path.name == f"{DEFAULT_ENCODER}-{digest[:8]}.safetensors"
+    assert path.stat().st_size < 6_000_000
+    encoder = load_encoder(device="cpu")
     assert isinstance(encoder, ResNetEncoder)
+    assert encoder.sha256 == digest
+
+
+def test_random_weights_are_the_same_every_time():
+    encoder = load_encoder("random-resnet18", device="cpu")
     assert encoder.name == "random-resnet18"
-    assert encoder.sha256 == load_encoder("resnet18", device="cpu").sha256
+    assert encoder.sha256 == load_encoder("random-resnet18", device="cpu").sha256
 
 
 def test_an_encoder_from_a_file_says_nothing_and_carries_the_files_checksum(tmp_path, model, caplog):

@@ -19,7 +19,7 @@ from timecycle.video import open_video
 class Tune:
     """Which presets and encoders suit this clip? Labels go out and back; those that come back whole were followed.
 
-    For example: timecycle tune dog.mp4 first.png --encoders resnet18 rgb --presets fast crw2020
+    For example: timecycle tune dog.mp4 first.png --encoders timecycle-v1 rgb --presets fast crw2020
     """
 
     video: Annotated[Positional[str], arg(metavar="VIDEO", help="a video file, a folder of images or a quoted glob")]

@@ -42,12 +42,12 @@ class CompositesConfig:
     frames: int = 30
     side_px: int = 240
     gap_seconds: float = 1 / 15  # between frames
-    radius: tuple[float, float] = (0.25, 0.5)  # of the picture's half side
+    radius: tuple[float, float] = (0.12, 0.4)  # of the picture's half side
     way: float = 0.5  # how far a thing gets from where it began, of the picture's half side
     turn_degrees: float = 40
     growth: float = 1.4
-    stretch: float = 0.4  # of a thing: its sides differ by up to exp(twice this)
-    bend: float = 0.0  # of the picture's half side: how far its points move besides
+    stretch: float = 0.9  # of a thing: its sides differ by up to exp(twice this)
+    bend: float = 0.1  # of the picture's half side: how far its points move besides
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from timecycle.evaluation.report import Report
 from timecycle.evaluation.scores import in_print, lower_is_better, score_name
 
 _METHODS = {
+    "timecycle-v1": "timecycle-v1, ours, no labels",
     "identity": "identity (copy frame 1)",
     "rgb": "RGB, mean of 8x8 px",
     "sift": "dense SIFT",
@@ -21,6 +22,7 @@ _METHODS = {
     "vgg16": "VGG-16 relu4_3, supervised ImageNet",
 }
 _SHORT = {
+    "timecycle-v1": "timecycle-v1 (ours)",
     "identity": "identity",
     "rgb": "RGB",
     "dis-flow": "DIS flow",

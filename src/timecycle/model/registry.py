@@ -1,6 +1,5 @@
 """Encoders by name: what `--encoder` may say, and what stands behind each name."""
 
-import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,9 +23,7 @@ from timecycle.model.resnet import Architecture, ResNetConfig, random_resnet
 from timecycle.model.shipped import find_shipped, shipped
 from timecycle.model.weights import PICKLES, hash_state, load_weights
 
-log = logging.getLogger("timecycle")
-
-DEFAULT_ENCODER = "resnet18"
+DEFAULT_ENCODER = "timecycle-v1"  # comes with the package, see docs/model.md
 
 PrecisionChoice = Literal["auto", "fp32", "bf16"]
 
@@ -60,18 +57,12 @@ def load_encoder(
             return load_encoder(name_or_path, device=device)
         return choose_precision(lambda exactly: load_encoder(name_or_path, device="cpu", precision=exactly))
     run = _Run(device, precision)
-    if name_or_path in get_args(Architecture):
-        log.warning(
-            "%s has random weights (no trained weights are shipped yet): expect rough results, "
-            "or pass --encoder WEIGHTS.safetensors",
-            name_or_path,
-        )
-        return _random(f"random-{name_or_path}", run)
     if re.fullmatch(r"random-\w+(@\d+)?", name_or_path):
         return _random(name_or_path, run)
     if name_or_path in _NAMED:
         return _NAMED[name_or_path](run)
-    path = find_shipped(name_or_path) or Path(name_or_path)
+    from_package = find_shipped(name_or_path)
+    path = from_package or Path(name_or_path)
     hub = None if path.suffix in (".safetensors", *PICKLES) else parse_hub_name(name_or_path)
     if hub is not None:
         return _of_hub(hub, run)
@@ -82,13 +73,14 @@ def load_encoder(
             f"or one of the names {', '.join(encoder_names())}",
         )
     model = load_weights(path)
-    return ResNetEncoder(model, name=path.name, sha256=sha256([path]), device=device, precision=precision)
+    name = name_or_path if from_package else path.name
+    return ResNetEncoder(model, name=name, sha256=sha256([path]), device=device, precision=precision)
 
 
 def encoder_names() -> list[str]:
     """The names `load_encoder` knows; `random-...` takes a seed as in random-resnet18@1."""
     random = [f"random-{architecture}" for architecture in get_args(Architecture)]
-    return [*(weights.name for weights in shipped()), *get_args(Architecture), *random, *_NAMED]
+    return [*(weights.name for weights in shipped()), *random, *_NAMED]
 
 
 def _of_hub(hub: HubName, run: _Run) -> Encoder:

@@ -5,7 +5,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from timecycle.errors import SettingsError, WeightsError
 from timecycle.files import atomic_write, write_text
-from timecycle.model.resnet import Architecture, ResNet, ResNetConfig
+from timecycle.model.resnet import ResNet, ResNetConfig
 
 PICKLES = (".pth", ".pt", ".ckpt", ".bin", ".tar", ".pkl", ".pickle")
 _NOT_OURS = ("layer4.", "fc.")  # a classifier's last layers, which the encoder does not have
@@ -56,7 +56,7 @@ def load_weights(path: Path) -> ResNet:
     if not path.is_file():
         raise WeightsError(
             f"there is no file of weights {path}",
-            remedy=f"give a .safetensors file or one of the names {', '.join(get_args(Architecture))}",
+            remedy="give a .safetensors file, or a name that `timecycle weights list` gives",
         )
     try:
         state = load_file(path)
