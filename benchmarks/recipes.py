@@ -36,6 +36,7 @@ _PASTES = ("pastes.most=3", "pastes.radius=0.2,0.6")
 _SHARP = ("walks.temperature=0.04",)
 _SHORT = ("clips.frames=2", "batch=16")
 _BENT = ("views.bend=0.15", "pastes.most=6", "pastes.radius=0.08,0.6", "pastes.stretch=0.9")
+_THINGS = ("walks.things=2", "walks.still=0.3", "walks.walk=0.3")
 _CONTROLS = ("identity", "random-resnet18", "rgb")
 
 
@@ -57,6 +58,9 @@ RECIPES = {
     "res3_sharp_zoom": Recipe("the same, things in several sizes", (*_RES3, *_PASTES, *_SHARP, "clips.zoom=1,2")),
     "res3_sharp_short": Recipe("the same, clips of two frames", (*_RES3, *_PASTES, *_SHARP, *_SHORT)),
     "res3_bent": Recipe("the same, views that bend, and thin things", (*_RES3, *_PASTES, *_SHARP, *_SHORT, *_BENT)),
+    "res3_things": Recipe(
+        "the same, walks should also end on their thing", (*_RES3, *_PASTES, *_SHARP, *_SHORT, *_BENT, *_THINGS)
+    ),
     "res3_sharp_fast": Recipe("the same, twice the learning rate", (*_RES3, *_PASTES, *_SHARP, "optimizer.rate=1e-3")),
     "res3_sharp_open": Recipe("the same, no step closed at random", (*_RES3, *_PASTES, *_SHARP, "walks.dropout=0")),
 }

@@ -8,8 +8,9 @@ views share no place, so neither standing still nor matching by position closes 
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from timecycle.grid import Grid
 from timecycle.model.affinity import at_least_fp32
@@ -27,8 +28,17 @@ class WalksConfig:
     dropout: float = 0.1  # share of possible steps that are closed, so that no walk relies on one way
     walk: float = 1.0
     still: float = 1.0  # the walk of length 0: from one view to the other in the same frame
+    things: float = 0.0  # the walk should end on the thing it began on, wherever on it
     strangers: int = 0  # other clips of the batch among whose cells a walker may get lost at every step
     motion: float = 0.0  # share of a loss that goes to cells by how much they change; the rest goes to all alike
+
+
+@dataclass(frozen=True, eq=False)
+class Things:
+    """Which thing cells lie on, in the first frame of the view a walk begins in and of the one it ends in."""
+
+    on: Int[Tensor, "b cells"]
+    home: Int[Tensor, "b cells"]
 
 
 def walk_losses(
@@ -39,6 +49,7 @@ def walk_losses(
     grid: Grid,
     config: WalksConfig,
     visible: Bool[Tensor, "b cells"] | None = None,
+    things: Things | None = None,
     change: Float[Tensor, "b cells"] | None = None,
     generator: torch.Generator | None = None,
 ) -> Outcome:
@@ -63,7 +74,10 @@ def walk_losses(
     costs = {length: _cross_entropy(end, target, weight) for length, end in ends.items()}
     walks = [cost for length, cost in costs.items() if length > 0]
     losses = {"still": costs[0]} | ({"walk": torch.stack(walks).mean()} if walks else {})
-    return weighted(losses, {"walk": config.walk, "still": config.still}, _figures(ends, target, grid))
+    if things is not None:
+        losses["things"] = torch.stack([_astray(end, things) for end in ends.values()]).mean()
+    weights = {"walk": config.walk, "still": config.still, "things": config.things}
+    return weighted(losses, weights, _figures(ends, target, grid))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +130,21 @@ def _by_motion(change: Float[Tensor, "b cells"], share: float) -> Float[Tensor, 
 def _cross_entropy(end: Steps, target: Returns, weight: Float[Tensor, "b cells"]) -> Scalar:
     cost = -(target.weight * (end + 1e-8).log()).sum(dim=2)
     return (cost * weight).sum() / weight.sum().clamp_min(1)
+
+
+def _astray(end: Steps, things: Things) -> Scalar:
+    """Minus the logarithm of how likely walks end on the thing they began on; every thing of a clip counts alike.
+
+    Unlike the cross-entropy to a place it does not part the cells of a thing from each other.
+    """
+    count = int(max(things.on.max(), things.home.max())) + 1
+    home = one_hot(things.home, count).float()
+    arrived = end @ home
+    cost = -(arrived.gather(2, things.on[..., None])[..., 0] + 1e-6).log()
+    began = one_hot(things.on, count).float() * (home.sum(dim=1, keepdim=True) > 0)  # things that can be reached
+    cells = began.sum(dim=1)
+    of_things = (cost[..., None] * began).sum(dim=1) / cells.clamp_min(1)
+    return of_things.sum() / (cells > 0).sum().clamp_min(1)
 
 
 @torch.no_grad()

@@ -10,6 +10,7 @@ affine map, 2x3, from the coordinates of a view to those.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -124,6 +125,17 @@ def way_back(points: Float[Tensor, "points 2"], maps: tuple[Affine, Affine], thi
         carried = _placed(return_map(thing.placings[0][0], thing.placings[1][0])[None], points)[0]
         places = torch.where(on_it[:, None], carried, places)
     return Way(places, visible)
+
+
+def covering(
+    points: Float[Tensor, "points 2"], things: Sequence[Thing], view: Literal[0, 1]
+) -> UInt8[Tensor, "points"]:
+    """What is seen at points of a view's first frame: 0 is the background, n the nth thing; later ones lie on top."""
+    seen = torch.zeros(len(points), dtype=torch.uint8)
+    for number, thing in enumerate(things, 1):
+        on_it = thing.inside(_placed(thing.placings[view][:1], points)[0]) > 0
+        seen = torch.where(on_it, torch.tensor(number, dtype=torch.uint8), seen)
+    return seen
 
 
 def _choose_way(

@@ -10,7 +10,7 @@ from torch import Tensor
 from timecycle.data.bends import bent, choose_bend
 from timecycle.data.clips import ClipReader
 from timecycle.data.order import Place, generator, places
-from timecycle.data.pastes import choose_thing, paste, way_back
+from timecycle.data.pastes import choose_thing, covering, paste, way_back
 from timecycle.data.patches import choose_patch, cut_patch
 from timecycle.data.views import apply_view, choose_view, photometric
 from timecycle.model.resnet import grid_of
@@ -30,12 +30,14 @@ class CycleExample:
 @dataclass(frozen=True, eq=False)
 class WalkExample:
     """A clip in two views, and where the cells of the first one's first frame lie in the second, if nothing hides
-    them."""
+    them. `on` and `home` tell which thing the cells of either first frame lie on."""
 
     out: UInt8[np.ndarray, "n side side 3"]
     back: UInt8[np.ndarray, "n side side 3"]
     places: Float32[Tensor, "cells 2"]
     visible: Bool[Tensor, "cells"]
+    on: UInt8[Tensor, "cells"]
+    home: UInt8[Tensor, "cells"]
 
 
 @dataclass(frozen=True)
@@ -86,4 +88,5 @@ class Examples:
             cells = bends[0].moved(cells, 0)
         out, back = (photometric(view, config, rng) for view in views)
         way = way_back(cells, maps, things)
-        return WalkExample(out, back, way.places, way.visible)
+        on, home = covering(cells, things, 0), covering(cell_places(grid_of(size)), things, 1)
+        return WalkExample(out, back, way.places, way.visible, on, home)

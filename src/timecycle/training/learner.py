@@ -13,7 +13,7 @@ from timecycle.model.statistics import remembering
 from timecycle.model.tracker import Tracker
 from timecycle.training.motion import cell_change
 from timecycle.training.settings import TrainConfig
-from timecycle.walks import walk_losses
+from timecycle.walks import Things, walk_losses
 
 Batch = dict[str, Tensor]
 Pictures = UInt8[Tensor, "images height width 3"]
@@ -44,6 +44,7 @@ class Learner(nn.Module):
             grid=grid,
             config=walks,
             visible=batch["visible"],
+            things=Things(batch["on"].long(), batch["home"].long()) if walks.things else None,
             change=change,
             generator=generator,
         )
