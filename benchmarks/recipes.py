@@ -61,6 +61,10 @@ RECIPES = {
     "res3_things": Recipe(
         "the same, walks should also end on their thing", (*_RES3, *_PASTES, *_SHARP, *_SHORT, *_BENT, *_THINGS)
     ),
+    "res3_colour": Recipe(
+        "the same, and the cell's own colour",
+        (*_RES3, *_PASTES, *_SHARP, *_SHORT, *_BENT, *_THINGS, "encoder.colour=1"),
+    ),
     "res3_sharp_fast": Recipe("the same, twice the learning rate", (*_RES3, *_PASTES, *_SHARP, "optimizer.rate=1e-3")),
     "res3_sharp_open": Recipe("the same, no step closed at random", (*_RES3, *_PASTES, *_SHARP, "walks.dropout=0")),
 }

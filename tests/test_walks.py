@@ -8,7 +8,7 @@ import torch.nn.functional as F  # noqa: N812
 
 from timecycle.grid import grid_over
 from timecycle.pose import cell_places
-from timecycle.walks import WalksConfig, returns, walk_losses
+from timecycle.walks import Things, WalksConfig, astray, returns, walk_losses
 from wandering import frames, world
 
 GRID = grid_over(120, 120, cells=(15, 15), stride_px=8, first_px=0)
@@ -158,3 +158,25 @@ def test_what_is_hidden_on_the_way_counts_for_nothing():
     assert torch.equal(*found)
     assert found[0] > 0
     assert found[0] != walk_losses(out, back, places, grid=GRID, config=config).total
+
+
+def things_loss(end, on, home) -> float:
+    return float(astray(torch.tensor(end)[None], Things(torch.tensor(on)[None], torch.tensor(home)[None])))
+
+
+def test_ending_anywhere_on_the_own_thing_costs_nothing():
+    """Two cells of a thing change places, two of the background too."""
+    end = torch.eye(4)[[1, 0, 3, 2]].tolist()
+    assert things_loss(end, [1, 1, 0, 0], [1, 1, 0, 0]) == pytest.approx(0, abs=1e-5)
+
+
+def test_ending_on_another_thing_costs_and_every_thing_counts_alike():
+    end = [[0.5, 0.5], [0.0, 1.0]]
+    assert things_loss(end, [1, 0], [1, 0]) == pytest.approx(math.log(2) / 2, abs=1e-4)
+    # Three cells of background that are right do not outvote the one cell of a thing that is half wrong.
+    end = [[0.5, 0.5, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1.0]]
+    assert things_loss(end, [1, 0, 0, 0], [1, 0, 0, 0]) == pytest.approx(math.log(2) / 2, abs=1e-4)
+
+
+def test_a_thing_that_is_not_in_the_other_view_is_left_out():
+    assert things_loss([[0.0, 1.0], [0.0, 1.0]], [1, 0], [0, 0]) == pytest.approx(0, abs=1e-5)

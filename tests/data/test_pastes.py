@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from timecycle.data.pastes import PasteConfig, choose_thing, paste, way_back
+from timecycle.data.pastes import PasteConfig, choose_thing, covering, paste, way_back
 from timecycle.data.views import ViewConfig, apply_view, choose_view, return_map
 from timecycle.errors import SettingsError
 from timecycle.pose import square_places
@@ -102,3 +102,21 @@ def test_settings_that_are_no_range_are_refused(change):
 
 def _at(placing, points):
     return points @ placing[:, :2].T + placing[:, 2]
+
+
+def test_what_covers_a_point_is_what_is_seen_there():
+    draw = rng(3)
+    background = np.zeros((2, 96, 96, 3), dtype=np.uint8)
+    maps = (choose_view(PLAIN, draw, cover=0.66), choose_view(PLAIN, draw, cover=0.66))
+    views = [apply_view(background, affine, SIDE) for affine in maps]
+    things = [choose_thing(CONFIG, draw, frames=2, cover=0.66) for _ in range(3)]
+    for number, thing in enumerate(things, 1):
+        source = np.full((2, 96, 96, 3), 80 * number, dtype=np.uint8)
+        views = [paste(view, source, thing, way) for view, way in zip(views, thing.placings, strict=True)]
+    points = square_places(16)
+    for view in (0, 1):
+        grey = looked_up(views[view][0], points)[:, 0]
+        clear = (grey / 80 - (grey / 80).round()).abs() < 0.01  # not at an edge
+        assert clear.float().mean() > 0.6
+        told = covering(points, things, view)
+        assert (told[clear] == (grey[clear] / 80).round()).float().mean() > 0.97

@@ -352,3 +352,22 @@ def test_every_device_gives_the_same_descriptors(plain, device):
     image = picture(65, 97)
     there = ResNetEncoder(plain, name="test", sha256="0", device=device).encode(image).cells.cpu()
     assert (there * as_encoder(plain).encode(image).cells).sum(dim=-1).min() > 0.999
+
+
+def test_the_cells_own_colour_stands_beside_what_is_learned():
+    """Half of a similarity is that of mean colours, whatever the network says; descriptors keep length one."""
+    with_colour = random_resnet(ResNetConfig(head_channels=8, colour=1.0), seed=0).eval()
+    without = random_resnet(ResNetConfig(head_channels=8), seed=0).eval()
+    images = noise(1, 3, 50, 70)
+    found, learned = with_colour(images), without(images)
+    assert found.shape == (1, 11, 7, 9)
+    assert with_colour.channels == 11
+    assert torch.allclose(found.norm(dim=1), torch.ones(1, 7, 9), atol=1e-5)
+    assert torch.allclose(found[:, :8], learned * 0.5**0.5, atol=1e-5)
+    patch = images[0, :, 12:21, 20:29].mean(dim=(1, 2))  # around pixel (16, 24): the third row's fourth cell
+    assert torch.allclose(found[0, 8:, 2, 3], patch / patch.norm() * 0.5**0.5, atol=1e-5)
+
+
+def test_a_weight_of_colour_below_nought_is_refused():
+    with pytest.raises(SettingsError, match="colour is -1"):
+        ResNetConfig(colour=-1)

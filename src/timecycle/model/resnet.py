@@ -30,6 +30,7 @@ class ResNetConfig:
     head_relu: bool = True  # only with a head
     last: Layer = "res4"
     columns: bool = False  # the head sees all layers from res2 on: the first ones look at less of the image
+    colour: float = 0.0  # weight of the cell's own mean colour beside what is learned, which sees far beyond the cell
 
     def __post_init__(self) -> None:
         for name, kind in (("architecture", Architecture), ("padding", Padding), ("last", Layer)):
@@ -38,6 +39,8 @@ class ResNetConfig:
                 raise SettingsError(f"{name} is {getattr(self, name)!r}", remedy=f"choose one of {', '.join(choices)}")
         if self.head_channels is not None and (not isinstance(self.head_channels, int) or self.head_channels < 1):
             raise SettingsError(f"head_channels is {self.head_channels!r}", remedy="set it to 1 or more, or to None")
+        if not 0 <= self.colour <= 100:
+            raise SettingsError(f"colour is {self.colour}", remedy="give 0 for none, 1 for as much as what is learned")
         if self.columns and self.head_channels is None:
             raise SettingsError("columns are set without a head to see them", remedy="set head_channels too")
 
@@ -61,7 +64,7 @@ class ResNet(nn.Module):
         width = widths[-1]
         seen = sum(widths) if config.columns else width
         self.head = nn.Conv2d(seen, config.head_channels, 1, bias=False) if config.head_channels else None
-        self.channels = config.head_channels or width
+        self.channels = (config.head_channels or width) + (3 if config.colour else 0)
 
     def forward(self, images: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
         return F.normalize(self.activations(images).float(), dim=1)
@@ -82,7 +85,15 @@ class ResNet(nn.Module):
         if self.head is not None:
             x = self.head(x)
             x = F.relu(x) if self.config.head_relu else x
+        if self.config.colour:
+            colours = F.normalize(_mean_colours(images), dim=1)
+            x = torch.cat([F.normalize(x, dim=1), self.config.colour**0.5 * colours.to(x.dtype)], dim=1)
         return x
+
+
+def _mean_colours(images: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b 3 h w"]:
+    """Of the pixels around every cell's centre."""
+    return F.avg_pool2d(images, STRIDE_PX + 1, STRIDE_PX, STRIDE_PX // 2, count_include_pad=False)
 
 
 class BasicBlock(nn.Module):
