@@ -79,6 +79,7 @@ _RIGID = (
     "pastes.most=3",
     "pastes.radius=0.2,0.6",
     "pastes.stretch=0.4",
+    "walks.temperature=0.04",
     "walks.walk=1",
     "walks.still=1",
     "walks.things=0",
