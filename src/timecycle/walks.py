@@ -75,7 +75,7 @@ def walk_losses(
     walks = [cost for length, cost in costs.items() if length > 0]
     losses = {"still": costs[0]} | ({"walk": torch.stack(walks).mean()} if walks else {})
     if things is not None:
-        losses["things"] = torch.stack([_astray(end, things) for end in ends.values()]).mean()
+        losses["things"] = torch.stack([astray(end, things) for end in ends.values()]).mean()
     weights = {"walk": config.walk, "still": config.still, "things": config.things}
     return weighted(losses, weights, _figures(ends, target, grid))
 
@@ -132,7 +132,7 @@ def _cross_entropy(end: Steps, target: Returns, weight: Float[Tensor, "b cells"]
     return (cost * weight).sum() / weight.sum().clamp_min(1)
 
 
-def _astray(end: Steps, things: Things) -> Scalar:
+def astray(end: Steps, things: Things) -> Scalar:
     """Minus the logarithm of how likely walks end on the thing they began on; every thing of a clip counts alike.
 
     Unlike the cross-entropy to a place it does not part the cells of a thing from each other.

@@ -1,0 +1,63 @@
+"""Put weights into the package: half precision, named with their checksum, with a card.
+
+    python benchmarks/ship.py RUN/weights.safetensors --name timecycle-v1 --stages stage_1 ... [--colour W]
+
+The card says what the weights learned from, on what terms they may be used, and how long they learned, from the records
+that benchmarks/learn.py kept of the stages. Scores stand in docs/model.md, from the results.
+"""
+
+import argparse
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+from record import RESULTS
+from timecycle.files import sha256
+from timecycle.model.shipped import shipped
+from timecycle.model.weights import Card, build_resnet, load_weights, read_card, save_weights
+
+_FOLDER = Path(__file__).parents[1] / "src" / "timecycle" / "weights"
+_FOOTAGE = "668 raw clips: UCF-101, DAVIS-2017 train, and small sets of surveillance, robot, face and everyday video"
+_TERMS = "CC-BY-NC-4.0: part of the footage is for research or non-commercial use only; see docs/model.md"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("weights", type=Path)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--stages", nargs="+", required=True, help="the runs that led to these weights, in order")
+    parser.add_argument("--colour", type=float, help="weight of the cell's own colour, if other than in training")
+    chosen = parser.parse_args()
+    model, trained = load_weights(chosen.weights), read_card(chosen.weights)
+    if chosen.colour is not None:
+        model = build_resnet(
+            chosen.weights, model.state_dict(), dataclasses.replace(model.config, colour=chosen.colour)
+        )
+    records = [json.loads((RESULTS / f"training_{stage}.json").read_text(encoding="utf-8")) for stage in chosen.stages]
+    steps = sum(record["settings"]["steps"] for record in records)
+    hours = sum(record["seconds"] for record in records) / 3600
+    runs = ", ".join(chosen.stages)
+    card = Card(
+        encoder=model.config,
+        trained_on=f"{_FOOTAGE}; no labels, no other weights",
+        licence=_TERMS,
+        notes=f"{steps:,} steps of walks, {hours:.1f} hours on two CPU cores, from scratch; runs: {runs}",
+        scores=trained.scores if trained else {},
+        source={"weights_sha256": records[-1]["measured"]["weights_sha256"], "commit": records[-1]["commit"]},
+    )
+    for old in shipped():
+        if old.name == chosen.name:
+            old.path.unlink()
+            old.path.with_suffix(".json").unlink(missing_ok=True)
+    draft = _FOLDER / f".{chosen.name}.safetensors"
+    save_weights(draft, model, card, half=True)
+    named = f"{chosen.name}-{sha256([draft])[:8]}"
+    for suffix in (".safetensors", ".json"):
+        draft.with_suffix(suffix).rename(_FOLDER / f"{named}{suffix}")
+    print(f"{_FOLDER / named}.safetensors: {dataclasses.asdict(card)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
