@@ -1,6 +1,6 @@
 """Which recipe to train the shipped encoder with: short runs of equal time, judged without a label.
 
-    python benchmarks/recipes.py VIDEOS --work DIR [--minutes M] [--only PREFIX ...] [--missing]
+    python benchmarks/recipes.py VIDEOS --work DIR [--minutes M] [--only PREFIX ...] [--missing] [--also NAME=FILE ...]
 
 A twentieth of the videos is kept aside, as in every training. Composites of these (see evaluation/composites.py) are
 carried at 240 pixels; the figures that training itself takes of held-out clips stand beside. Runs stay in DIR: what is
@@ -12,8 +12,10 @@ import dataclasses
 import json
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from learn import SHORT
 from record import RESULTS, write_record
@@ -24,6 +26,7 @@ from timecycle.evaluation.composites import find_composites, make_composites
 from timecycle.evaluation.evaluate import evaluate
 from timecycle.evaluation.methods import load_method
 from timecycle.files import make_folder
+from timecycle.model.registry import DEFAULT_ENCODER
 from timecycle.model.weights import read_card
 from timecycle.training.pace import steps_in
 from timecycle.training.settings import TrainConfig
@@ -37,7 +40,7 @@ _SHARP = ("walks.temperature=0.04",)
 _SHORT = ("clips.frames=2", "batch=16")
 _BENT = ("views.bend=0.15", "pastes.most=6", "pastes.radius=0.08,0.6", "pastes.stretch=0.9")
 _THINGS = ("walks.things=2", "walks.still=0.3", "walks.walk=0.3")
-_CONTROLS = ("identity", "random-resnet18", "rgb")
+_CONTROLS = ("identity", "random-resnet18", "rgb", "efficientnet-lite0-s8", "vgg16", DEFAULT_ENCODER)
 
 
 @dataclass(frozen=True)
@@ -77,14 +80,21 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=8, help="of training, for every recipe")
     parser.add_argument("--only", nargs="*", default=[], help="recipes whose names begin so")
     parser.add_argument("--missing", action="store_true", help="recipes that have no result yet")
+    parser.add_argument("--also", nargs="*", default=[], help="weights trained elsewhere, NAME=FILE; only these")
     chosen = parser.parse_args()
     footage = held_out_composites(chosen.videos, chosen.work)
-    for name in (*_CONTROLS, *RECIPES):
+    for name, _, weights in (also.partition("=") for also in chosen.also):
+        scores = judge(name, weights, footage, chosen.work)
+        print(f"{name}: J {scores['J']:.4f} F {scores['F']:.4f}", flush=True)
+    for name in () if chosen.also else (*_CONTROLS, *RECIPES):
         if chosen.only and not name.startswith(tuple(chosen.only)):
             continue
         if chosen.missing and (RESULTS / f"recipe_{name}.json").exists():
             continue
-        scores = judge(name, footage, chosen.videos, chosen.work, chosen.minutes)
+        if name in RECIPES:
+            scores = judge_recipe(name, footage, chosen.videos, chosen.work, chosen.minutes)
+        else:
+            scores = judge(name, name, footage, chosen.work)
         print(f"{name}: J {scores['J']:.4f} F {scores['F']:.4f}", flush=True)
     return 0
 
@@ -107,31 +117,34 @@ def held_out_videos(videos: Path, work: Path) -> Path:
     return links
 
 
-def judge(name: str, footage: Path, videos: Path, work: Path, minutes: float) -> dict[str, float]:
-    """Train the recipe if it is one, carry the composites' masks, keep the record."""
-    encoder, settings, figures = name, {}, {}
-    if name in RECIPES:
-        weights = learn(name, videos, work, minutes)
-        trained = json.loads((weights.parent / "train.json").read_text(encoding="utf-8"))
-        card = read_card(weights)
-        figures = card.scores if card else {}
-        settings = {
-            "words": RECIPES[name].words,
-            "changed": list(RECIPES[name].settings),
-            "minutes": minutes,
-            "steps": trained["config"]["steps"],
-            "config": trained["config"],
-        }
-        encoder = str(weights)
+def judge_recipe(name: str, footage: Path, videos: Path, work: Path, minutes: float) -> dict[str, float]:
+    """Train the recipe, if it is not trained, and judge its weights."""
+    weights = learn(name, videos, work, minutes)
+    trained = json.loads((weights.parent / "train.json").read_text(encoding="utf-8"))
+    settings = {
+        "words": RECIPES[name].words,
+        "changed": list(RECIPES[name].settings),
+        "minutes": minutes,
+        "steps": trained["config"]["steps"],
+        "config": trained["config"],
+    }
+    return judge(name, str(weights), footage, work, settings)
+
+
+def judge(
+    name: str, encoder: str, footage: Path, work: Path, settings: Mapping[str, Any] | None = None
+) -> dict[str, float]:
+    """Carry the composites' masks with an encoder and keep the record."""
+    card = read_card(Path(encoder)) if encoder.endswith(".safetensors") else None
     folder = work / "predictions" / name
     report = evaluate(find_composites(footage), load_method(encoder), propagate_config("fast"), folder)
     scores = dict(report.scores)
     write_record(
         f"recipe_{name}",
-        settings=settings,
+        settings=dict(settings or {}),
         measured={
             "scores": scores,
-            "held_out": figures,
+            "held_out": card.scores if card else {},
             "weights_sha256": report.weights_sha256,
             "data": dict(report.data),
         },

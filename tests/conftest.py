@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 from jaxtyping import install_import_hook
 
 # Must come before anything imports the package.
@@ -17,3 +18,9 @@ def data() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("set TIMECYCLE_DATA to the folder with davis2016/ to run this test")
     return Path(folder)
+
+
+@pytest.fixture(autouse=True)
+def _the_same_chance_in_every_run() -> None:
+    """Networks that a test makes without a seed begin alike whatever ran before, in this order or another."""
+    torch.manual_seed(0)
