@@ -68,22 +68,8 @@ class Run:
 _HALF_AN_HOUR = {"walks": 1300, "cycles": 2300}
 _QUARTER = {4: 600, 3: 800, 2: 1250}  # of cycles, by frames of a clip
 _LEVER = {"walks": 80, "cycles": 100}
-# The shipped encoder learns in stages of about an hour. Each needs nothing but the weights of the one before; what the
-# first changes in the preset: many short clips, so that it sees the most of the world before it walks far.
+# The shipped encoder learns in stages of about an hour. Each needs nothing but the weights of the one before.
 _STAGES, _STAGE_STEPS = 6, 1500
-_STAGE_SETTINGS: dict[int, tuple[str, ...]] = {1: ("clips.frames=2", "batch=16")}
-# A recipe before it, which learned no more in an hour than in eight minutes.
-_RIGID = (
-    "encoder.colour=0",
-    "views.bend=0",
-    "pastes.most=3",
-    "pastes.radius=0.2,0.6",
-    "pastes.stretch=0.4",
-    "walks.temperature=0.04",
-    "walks.walk=1",
-    "walks.still=1",
-    "walks.things=0",
-)
 _COMPARED = ("precision=fp32",)
 # Runs of a few minutes, which compare recipes, need a short average and warm-up.
 SHORT = (*_COMPARED, "average=0.98", "optimizer.warm_up_steps=30", "validate_every=1000")
@@ -165,20 +151,13 @@ def _runs() -> Iterator[Run]:
         settings=(*_COMPARED, "accumulate=16"),  # 32 clips at once need more memory than a laptop has
         sequences=(),
     )
-    yield Run(
-        name="rigid",
-        words="walks to res3, rigid things pasted, an hour",
-        preset="shipped",
-        steps=_STAGE_STEPS,
-        settings=("seed=1", *_STAGE_SETTINGS[1], *_RIGID),
-    )
     for stage in range(1, _STAGES + 1):
         yield Run(
             name=f"stage_{stage}",
             words=f"stage {stage}",
             preset="shipped",
             steps=_STAGE_STEPS,
-            settings=(f"seed={stage}", *_STAGE_SETTINGS.get(stage, ())),  # other clips, other views
+            settings=(f"seed={stage}",),  # other clips, other views
             start=f"stage_{stage - 1}" if stage > 1 else None,
             group="stage",
         )

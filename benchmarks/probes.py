@@ -22,6 +22,7 @@ from torch import Tensor
 from recipes import held_out_videos
 from record import write_record
 from timecycle.data.clips import ClipConfig, ClipReader
+from timecycle.data.footage import FolderFootage
 from timecycle.data.index import make_index
 from timecycle.data.order import generator
 from timecycle.model.encoder import Encoder
@@ -85,7 +86,7 @@ def _agreement(still: Float[Tensor, "rows columns c"], moved: Float[Tensor, "row
 def _pictures(videos: Path) -> list[UInt8[np.ndarray, "side side 3"]]:
     clips = ClipConfig(frames=2, short_side_px=_SIDE_PX, crop_px=_SIDE_PX, flip=False)
     index = make_index(videos, videos.parent / "held_out.jsonl")
-    reader = ClipReader(videos, index.entries, clips, seed=0)
+    reader = ClipReader(FolderFootage(videos), index.entries, clips, seed=0)
     places = [divmod(number, len(reader)) for number in range(_FRAMES)]
     return [
         reader.read(epoch, position, generator(seed=0, epoch=epoch, position=position)).frames[0]

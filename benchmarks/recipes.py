@@ -3,8 +3,9 @@
     python benchmarks/recipes.py VIDEOS --work DIR [--minutes M] [--only PREFIX ...] [--missing] [--also NAME=FILE ...]
 
 A twentieth of the videos is kept aside, as in every training. Composites of these (see evaluation/composites.py) are
-carried at 240 pixels; the figures that training itself takes of held-out clips stand beside. Runs stay in DIR: what is
-trained there with these settings is only judged, what was interrupted goes on. Results: recipe_NAME.json.
+carried at 240 pixels, with what was learned alone and with the cell's own colour beside it; the figures that training
+itself takes of held-out clips are kept too. Runs stay in DIR: what is trained there with these settings is only judged,
+what was interrupted goes on. Results: recipe_NAME.json.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from typing import Any
 
 from learn import SHORT
 from record import RESULTS, write_record
+from ship import coloured
 from timecycle.config import build, propagate_config, train_config
 from timecycle.cores import usable_cores
 from timecycle.data.index import make_index, split
@@ -27,19 +29,22 @@ from timecycle.evaluation.evaluate import evaluate
 from timecycle.evaluation.methods import load_method
 from timecycle.files import make_folder
 from timecycle.model.registry import DEFAULT_ENCODER
-from timecycle.model.weights import read_card
+from timecycle.model.weights import read_card, save_weights
+from timecycle.training.corpus import Videos
 from timecycle.training.pace import steps_in
 from timecycle.training.settings import TrainConfig
 from timecycle.training.trainer import train
 
 _COLUMNS = ("encoder.columns=true", "encoder.head_relu=false")
 _RES3 = (*_COLUMNS, "encoder.last=res3", "encoder.head_channels=128")
+_RES2 = (*_COLUMNS, "encoder.last=res2", "encoder.head_channels=128")
 _RES4 = (*_COLUMNS, "encoder.head_channels=256")
 _PASTES = ("pastes.most=3", "pastes.radius=0.2,0.6")
 _SHARP = ("walks.temperature=0.04",)
 _SHORT = ("clips.frames=2", "batch=16")
 _BENT = ("views.bend=0.15", "pastes.most=6", "pastes.radius=0.08,0.6", "pastes.stretch=0.9")
 _THINGS = ("walks.things=2", "walks.still=0.3", "walks.walk=0.3")
+_JITTER = ("views.brightness=0.4", "views.contrast=0.4", "views.saturation=0.4", "views.hue=0.1")
 _CONTROLS = ("identity", "random-resnet18", "rgb", "efficientnet-lite0-s8", "vgg16", DEFAULT_ENCODER)
 
 
@@ -64,12 +69,10 @@ RECIPES = {
     "res3_things": Recipe(
         "the same, walks should also end on their thing", (*_RES3, *_PASTES, *_SHARP, *_SHORT, *_BENT, *_THINGS)
     ),
-    "res3_colour": Recipe(
-        "the same, and the cell's own colour",
-        (*_RES3, *_PASTES, *_SHARP, *_SHORT, *_BENT, *_THINGS, "encoder.colour=1"),
-    ),
-    "res3_sharp_fast": Recipe("the same, twice the learning rate", (*_RES3, *_PASTES, *_SHARP, "optimizer.rate=1e-3")),
-    "res3_sharp_open": Recipe("the same, no step closed at random", (*_RES3, *_PASTES, *_SHARP, "walks.dropout=0")),
+    "res2_short": Recipe("two frames, res3 left out too", (*_RES2, *_PASTES, *_SHARP, *_SHORT)),
+    "res4_short": Recipe("two frames, res4 again", (*_RES4, *_PASTES, *_SHARP, *_SHORT)),
+    "res3_recoloured": Recipe("two frames, each view in other colours", (*_RES3, *_PASTES, *_SHARP, *_SHORT, *_JITTER)),
+    "res3_open": Recipe("two frames, no step closed", (*_RES3, *_PASTES, *_SHARP, *_SHORT, "walks.dropout=0")),
 }
 
 
@@ -135,22 +138,30 @@ def judge(
     name: str, encoder: str, footage: Path, work: Path, settings: Mapping[str, Any] | None = None
 ) -> dict[str, float]:
     """Carry the composites' masks with an encoder and keep the record."""
-    card = read_card(Path(encoder)) if encoder.endswith(".safetensors") else None
-    folder = work / "predictions" / name
-    report = evaluate(find_composites(footage), load_method(encoder), propagate_config("fast"), folder)
+    benchmark, config = find_composites(footage), propagate_config("fast")
+    report = evaluate(benchmark, load_method(encoder), config, work / "predictions" / name)
     scores = dict(report.scores)
+    card = read_card(Path(encoder)) if encoder.endswith(".safetensors") else None
+    beside = {}
+    if card and not card.encoder.colour:
+        path = make_folder(work / "coloured") / f"{name}.safetensors"
+        model = coloured(Path(encoder), 1)
+        save_weights(path, model, dataclasses.replace(card, encoder=model.config))
+        method = load_method(str(path))
+        beside = dict(evaluate(benchmark, method, config, work / "predictions" / f"{name}_coloured").scores)
     write_record(
         f"recipe_{name}",
         settings=dict(settings or {}),
         measured={
             "scores": scores,
+            "scores_with_colour": beside,
             "held_out": card.scores if card else {},
             "weights_sha256": report.weights_sha256,
             "data": dict(report.data),
         },
         seconds=report.seconds,
     )
-    return scores
+    return beside or scores
 
 
 def learn(name: str, videos: Path, work: Path, minutes: float) -> Path:
@@ -166,7 +177,7 @@ def learn(name: str, videos: Path, work: Path, minutes: float) -> Path:
     else:
         pace = make_folder(work / "pace")
         shutil.copyfile(work / "index.jsonl", pace / "index.jsonl")
-        config = dataclasses.replace(config, steps=steps_in(minutes, videos, pace, config))
+        config = dataclasses.replace(config, steps=steps_in(minutes, Videos(place=str(videos)), pace, config))
     if not weights.exists():
         done = train(videos, folder, config, resume=record.exists())
         if done.weights is None:

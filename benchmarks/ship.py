@@ -14,6 +14,7 @@ from pathlib import Path
 
 from record import RESULTS
 from timecycle.files import sha256
+from timecycle.model.resnet import ResNet
 from timecycle.model.shipped import shipped
 from timecycle.model.weights import Card, build_resnet, load_weights, read_card, save_weights
 
@@ -31,9 +32,7 @@ def main() -> int:
     chosen = parser.parse_args()
     model, trained = load_weights(chosen.weights), read_card(chosen.weights)
     if chosen.colour is not None:
-        model = build_resnet(
-            chosen.weights, model.state_dict(), dataclasses.replace(model.config, colour=chosen.colour)
-        )
+        model = coloured(chosen.weights, chosen.colour)
     records = [json.loads((RESULTS / f"training_{stage}.json").read_text(encoding="utf-8")) for stage in chosen.stages]
     steps = sum(record["settings"]["steps"] for record in records)
     hours = sum(record["seconds"] for record in records) / 3600
@@ -57,6 +56,12 @@ def main() -> int:
         draft.with_suffix(suffix).rename(_FOLDER / f"{named}{suffix}")
     print(f"{_FOLDER / named}.safetensors: {dataclasses.asdict(card)}")
     return 0
+
+
+def coloured(weights: Path, weight: float) -> ResNet:
+    """The encoder of a weights file, with the cell's own colour beside what it learned without."""
+    model = load_weights(weights)
+    return build_resnet(weights, model.state_dict(), dataclasses.replace(model.config, colour=weight))
 
 
 if __name__ == "__main__":

@@ -365,16 +365,20 @@ def _recipes(results: Results) -> str:
 
     def row(name: str, record: Mapping[str, Any]) -> list[str]:
         settings, scores = record["settings"], record["measured"]["scores"]
-        held_out = record["measured"]["held_out"]
+        coloured = record["measured"].get("scores_with_colour")
         return [
             settings.get("words", name),
             f"{settings['steps']:,}" if settings else "-",
             *(f"{100 * scores[score]:.1f}" for score in ("J", "F")),
-            *(f"{held_out[figure]:.3f}" if held_out else "-" for figure in ("warp_accuracy", "cycle_accuracy")),
+            *(f"{100 * coloured[score]:.1f}" if coloured else "-" for score in ("J", "F")),
         ]
 
-    ordered = sorted(records.items(), key=lambda item: -item[1]["measured"]["scores"]["J"])
-    heads = ["recipe", "steps", "J", "F", "known warp", "there and back"]
+    def best(record: Mapping[str, Any]) -> float:
+        measured = record["measured"]
+        return max(measured[kind]["JF"] for kind in ("scores", "scores_with_colour") if measured.get(kind))
+
+    ordered = sorted(records.items(), key=lambda item: -best(item[1]))
+    heads = ["recipe", "steps", "J", "F", "J with colour", "F with colour"]
     table = grid(heads, [row(name, record) for name, record in ordered], right=(1, 2, 3, 4, 5))
     minutes = {record["settings"]["minutes"] for record in records.values() if record["settings"]}
     each = f"{next(iter(minutes)):g} minutes each" if len(minutes) == 1 else "times differ"

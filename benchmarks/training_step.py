@@ -21,7 +21,7 @@ from record import write_record
 from timecycle.config import train_config
 from timecycle.model.resnet import grid_of, random_resnet
 from timecycle.pose import cell_places
-from timecycle.training.corpus import examine_videos
+from timecycle.training.corpus import Videos, examine_videos
 from timecycle.training.learner import Batch, encode
 from timecycle.training.pace import time_steps
 from timecycle.training.settings import TrainConfig
@@ -59,8 +59,8 @@ def measure_pace(videos: Path, objective: str) -> dict[str, float]:
     """Training as it is, on real clips."""
     config = train_config(PRESETS[objective])
     with TemporaryDirectory() as folder:
-        examine_videos(videos, Path(folder), processes=os.cpu_count() or 1, warn=print)
-        pace = time_steps(videos, Path(folder), config, timed=_PACED)
+        examine_videos(Videos(place=str(videos)), Path(folder), processes=os.cpu_count() or 1, warn=print)
+        pace = time_steps(Videos(place=str(videos)), Path(folder), config, timed=_PACED)
     return {
         "seconds_per_step": round(pace.seconds, 3),
         "waiting_for_clips": round(pace.waiting, 3),

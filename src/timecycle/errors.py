@@ -34,5 +34,9 @@ class OutputError(TimecycleError):
     """The output folder cannot be used as asked."""
 
 
+class StoreError(TimecycleError):
+    """A folder or object store does not hold or give what it should."""
+
+
 def _rebuild(kind: type[TimecycleError], problem: str, remedy: str) -> TimecycleError:
     return kind(problem, remedy=remedy)

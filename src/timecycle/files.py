@@ -86,6 +86,15 @@ def lock(folder: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)  # while it is still held: afterwards it may be the next run's
 
 
+@contextlib.contextmanager
+def waiting_lock(path: Path) -> Iterator[None]:
+    """Hold the file at `path` for this process; a second process waits."""
+    with writing(path), path.open("a") as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def natural_order(path: Path) -> tuple[tuple[int, int | str], ...]:
     """Sort key that puts frame2 before frame10."""
     parts = re.split(r"(\d+)", path.name)

@@ -11,6 +11,7 @@ from training_footage import HEIGHT, WIDTH, world, write_images, write_video
 from timecycle.data import frames as reading
 from timecycle.data.clips import ClipChoice, ClipConfig, ClipReader, choose_clip, clip_motion, read_clip, usable
 from timecycle.data.examine import Box
+from timecycle.data.footage import FolderFootage
 from timecycle.data.frames import read_frames
 from timecycle.data.index import Entry, Index, make_index, read_index
 from timecycle.data.order import generator, sample_at
@@ -101,7 +102,7 @@ def test_a_zoomed_picture_is_larger_and_the_crop_as_large_as_ever(videos: Path, 
     assert 48 <= min(sides) < 51
     assert 64 < np.median(sides) < 72  # log-uniform
     assert 93 < max(sides) <= 96
-    assert read_clip(videos, index.entries[0], choice, config).shape == (4, 40, 40, 3)
+    assert read_clip(videos / index.entries[0].path, index.entries[0], choice, config).shape == (4, 40, 40, 3)
 
 
 def test_in_a_short_video_the_gap_shrinks():
@@ -134,8 +135,8 @@ def test_settings_that_make_no_sense_are_refused(changes: dict[str, object], tex
 def test_at_its_own_size_a_clip_is_an_exact_crop(videos: Path, index: Index):
     first = index.entries[0]
     every = [frame.image for frame in open_video(videos / first.path)]
-    plain = read_clip(videos, first, ClipChoice((2, 5), HEIGHT, 11, 0, False), WHOLE)
-    mirrored = read_clip(videos, first, ClipChoice((2, 5), HEIGHT, 11, 0, True), WHOLE)
+    plain = read_clip(videos / first.path, first, ClipChoice((2, 5), HEIGHT, 11, 0, False), WHOLE)
+    mirrored = read_clip(videos / first.path, first, ClipChoice((2, 5), HEIGHT, 11, 0, True), WHOLE)
     expected = np.stack([every[2], every[5]])[:, :, 11 : 11 + HEIGHT]
     assert np.array_equal(plain, expected)
     assert np.array_equal(mirrored, expected[:, :, ::-1])
@@ -143,7 +144,7 @@ def test_at_its_own_size_a_clip_is_an_exact_crop(videos: Path, index: Index):
 
 def test_resizing_the_crop_equals_cropping_the_resized_picture(videos: Path, index: Index):
     first = index.entries[0]
-    clip = read_clip(videos, first, ClipChoice((3, 4), 48, 20, 5, False), SMALL)
+    clip = read_clip(videos / first.path, first, ClipChoice((3, 4), 48, 20, 5, False), SMALL)
     picture = Image.fromarray(open_video(videos / first.path)[3].image)
     resized = np.asarray(picture.resize((72, 48), Image.Resampling.BILINEAR))
     difference = np.abs(clip[0].astype(int) - resized[5:45, 20:60])
@@ -156,7 +157,7 @@ def test_bars_are_never_in_a_clip(tmp_path: Path):
     write_video(tmp_path / "a.mp4", images)
     (barred,) = make_index(tmp_path, tmp_path / "index.jsonl").entries
     for choice in (ClipChoice((0, 1), HEIGHT, 0, 0, False), ClipChoice((0, 1), HEIGHT, WIDTH - HEIGHT, 0, False)):
-        clip = read_clip(tmp_path, barred, choice, WHOLE)
+        clip = read_clip(tmp_path / barred.path, barred, choice, WHOLE)
         left = 32 + choice.left_px
         assert np.abs(clip[0].astype(int) - images[0][16:-16, left : left + HEIGHT]).mean() < 6
         assert clip[0, :, [0, -1]].mean() > 30
@@ -165,7 +166,7 @@ def test_bars_are_never_in_a_clip(tmp_path: Path):
 def test_a_file_of_another_size_than_indexed_is_refused(videos: Path):
     name = next(videos.iterdir()).name
     with pytest.raises(VideoError, match="is 96x64 but its index says 100x64; make the index again"):
-        read_clip(videos, entry(path=name, width_px=100), ClipChoice((0, 1), 48, 0, 0, False), SMALL)
+        read_clip(videos / name, entry(path=name, width_px=100), ClipChoice((0, 1), 48, 0, 0, False), SMALL)
 
 
 # The reader
@@ -181,7 +182,7 @@ def read_all(reader: ClipReader, *, seed: int = 0, epochs: int = 1) -> dict[tupl
 
 
 def test_a_clip_depends_on_its_place_alone(videos: Path, index: Index):
-    one, other = (ClipReader(videos, index.entries, SMALL, seed=0) for _ in range(2))
+    one, other = (ClipReader(FolderFootage(videos), index.entries, SMALL, seed=0) for _ in range(2))
     clips = read_all(one, epochs=2)
     place, clip = (1, 3), other.read(1, 3, generator(seed=0, epoch=1, position=3))
     assert clips[place] == clip.path.encode() + clip.frames.tobytes()
@@ -206,7 +207,7 @@ def test_clips_without_motion_give_way_to_the_next_video(mixed: tuple[Path, Inde
     folder, index = mixed
     assert not any(item.is_static for item in index.entries)
     config = ClipConfig(short_side_px=48, crop_px=40, min_motion=0.5, tries=2)
-    reader = ClipReader(folder, index.entries, config, seed=0)
+    reader = ClipReader(FolderFootage(folder), index.entries, config, seed=0)
     order = [reader.entries[sample_at(seed=0, epoch=0, position=position, count=4)].path for position in range(4)]
     for position, name in enumerate(order):
         clip = reader.read(0, position, generator(seed=0, epoch=0, position=position))
@@ -218,25 +219,27 @@ def test_clips_without_motion_give_way_to_the_next_video(mixed: tuple[Path, Inde
 def test_videos_in_which_nothing_moves_are_refused_with_advice(mixed: tuple[Path, Index]):
     folder, index = mixed
     config = ClipConfig(short_side_px=48, crop_px=40, min_motion=254)
-    reader = ClipReader(folder, index.entries, config, seed=0)
+    reader = ClipReader(FolderFootage(folder), index.entries, config, seed=0)
     with pytest.raises(VideoError, match=r"motion above 254 was found in any of 4 videos .*; lower min_motion"):
         reader.read(0, 0, generator(seed=0, epoch=0, position=0))
     with pytest.raises(VideoError, match=r"none of the 0 videos .* has 4 frames and motion; give other videos"):
-        ClipReader(folder, [], config, seed=0)
+        ClipReader(FolderFootage(folder), [], config, seed=0)
 
 
 def test_a_video_that_broke_since_is_counted_and_replaced(videos: Path, index: Index, tmp_path: Path):
     folder = Path(shutil.copytree(videos, tmp_path / "videos"))
     broken = index.entries[1].path
     (folder / broken).write_bytes(b"")
-    reader = ClipReader(folder, index.entries, SMALL, seed=0)
+    reader = ClipReader(FolderFootage(folder), index.entries, SMALL, seed=0)
     clips = read_all(reader)
     assert reader.unreadable == {broken: f"{folder / broken} is empty (0 bytes)"}
-    assert clips == read_all(ClipReader(folder, index.entries, SMALL, seed=0))
-    untouched = read_all(ClipReader(videos, index.entries, SMALL, seed=0))
+    assert clips == read_all(ClipReader(FolderFootage(folder), index.entries, SMALL, seed=0))
+    untouched = read_all(ClipReader(FolderFootage(videos), index.entries, SMALL, seed=0))
     assert sum(clips[place] != untouched[place] for place in clips) == 1
     (folder / index.entries[3].path).unlink()
-    with pytest.raises(VideoError, match=r"2 of 5 videos cannot be read any more; the last: .*; check the disk"):
+    with pytest.raises(
+        VideoError, match=r"2 of 5 videos cannot be read any more; the last: .*; check the disk or store"
+    ):
         read_all(reader)
 
 
@@ -249,7 +252,7 @@ def test_clips_of_real_footage(data: Path, tmp_path: Path):
         (tmp_path / name).symlink_to(source / name)
     make_index(tmp_path, tmp_path / "index.jsonl")
     entries = read_index(tmp_path / "index.jsonl").entries
-    reader = ClipReader(tmp_path, entries, ClipConfig(), seed=0)
+    reader = ClipReader(FolderFootage(tmp_path), entries, ClipConfig(), seed=0)
     for position in range(2):
         clip = reader.read(0, position, generator(seed=0, epoch=0, position=position))
         assert clip.frames.shape == (4, 128, 128, 3)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from timecycle.data.clips import ClipConfig, ClipReader
+from timecycle.data.footage import FolderFootage
 from timecycle.data.index import Index
 from timecycle.data.loader import Loader, collate
 from timecycle.data.order import Place, generator, places
@@ -45,7 +46,7 @@ def test_the_order_is_the_one_asked_for(workers: int):
 
 def test_examples_of_every_kind_are_the_same_with_any_number_of_workers(videos: Path, index: Index):
     """The whole chain: clip, patch, two views, colours."""
-    reader = ClipReader(videos, index.entries, ClipConfig(short_side_px=56, crop_px=48), seed=3)
+    reader = ClipReader(FolderFootage(videos), index.entries, ClipConfig(short_side_px=56, crop_px=48), seed=3)
     view = ViewConfig()
 
     def example(epoch: int, position: int) -> dict[str, object]:

@@ -16,6 +16,7 @@ from timecycle.cli.demo import Demo
 from timecycle.cli.doctor import Doctor
 from timecycle.cli.evaluate import Evaluate
 from timecycle.cli.flow import Flow
+from timecycle.cli.pack import PackVideos
 from timecycle.cli.propagate import Propagate
 from timecycle.cli.train import Train
 from timecycle.cli.tune import Tune
@@ -23,6 +24,9 @@ from timecycle.cli.weights import Weights
 from timecycle.cores import usable_cores
 from timecycle.errors import TimecycleError
 from timecycle.version import __version__
+
+_RESUME = "; to go on, run it again with --resume and without --overwrite"
+_GOES_ON = {"propagate": _RESUME, "train": _RESUME, "pack": "; to go on, run it again"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "tune": Tune,
         "flow": Flow,
         "train": Train,
+        "pack": PackVideos,
         "evaluate": Evaluate,
         "weights": Weights,
         "demo": Demo,
@@ -59,12 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         err.print(f"error: {error.problem}\n  try: {error.remedy}")
         return 2
     except KeyboardInterrupt:
-        goes_on = (
-            "; to go on, run it again with --resume and without --overwrite"
-            if words[0] in ("propagate", "train")
-            else ""
-        )
-        err.print(f"interrupted{goes_on}")
+        err.print(f"interrupted{_GOES_ON.get(words[0], '')}")
         return 130
     return 0
 

@@ -16,7 +16,7 @@ from timecycle.errors import SettingsError
 from timecycle.files import make_folder
 from timecycle.model.weights import load_weights
 from timecycle.training import trainer
-from timecycle.training.corpus import examine_videos
+from timecycle.training.corpus import DEFAULT_CACHE_GB, Videos, examine_videos
 from timecycle.training.distributed import crew_here
 from timecycle.training.pace import steps_in
 from timecycle.training.settings import TrainConfig
@@ -35,7 +35,10 @@ class Train:
     An interrupted run goes on with: timecycle train videos/ -o run --resume
     """
 
-    videos: Annotated[Positional[Path], arg(metavar="VIDEOS", help="a folder of videos, searched through and through")]
+    videos: Annotated[
+        Positional[str],
+        arg(metavar="VIDEOS", help="a folder of videos, searched through and through, or a pack as s3://bucket/corpus"),
+    ]
     out: Out
     preset: Annotated[str, arg(help=f"settings: {_PRESETS}")] = "small"
     set: Annotated[
@@ -47,6 +50,8 @@ class Train:
     ] = None
     steps: Annotated[int | None, arg(help="how many steps; by default the preset's")] = None
     minutes: Annotated[float | None, arg(help="as many steps as take about so long")] = None
+    cache: Annotated[Path | None, arg(help="where shards of a pack are kept; by default in the user's cache")] = None
+    cache_gb: Annotated[float, arg(help="how many gigabytes of them at most")] = DEFAULT_CACHE_GB
     resume: Annotated[bool, arg(help="go on with the run in the folder, with its own settings")] = False
     overwrite: Annotated[bool, arg(help="replace an earlier run")] = False
 
@@ -59,7 +64,7 @@ class Train:
             if start is not None:
                 config = dataclasses.replace(config, encoder=start.config)
             done = trainer.train(
-                self.videos,
+                self._videos,
                 self.out,
                 config,
                 start=start,
@@ -70,6 +75,10 @@ class Train:
             )
         if crew.leads:
             self._print(done)
+
+    @property
+    def _videos(self) -> Videos:
+        return Videos(place=self.videos, cache=self.cache, cache_gb=self.cache_gb)
 
     def _config(self, examined: Bar) -> TrainConfig:
         if self.resume:
@@ -87,9 +96,9 @@ class Train:
             _refuse_several_processes()
             trainer.refuse_used(self.out, overwrite=self.overwrite)
             examine_videos(
-                self.videos, make_folder(self.out), processes=os.cpu_count() or 1, show=examined, warn=_unsaid
+                self._videos, make_folder(self.out), processes=os.cpu_count() or 1, show=examined, warn=_unsaid
             )
-            fitting = steps_in(self.minutes, self.videos, self.out, config)
+            fitting = steps_in(self.minutes, self._videos, self.out, config)
             out.print(f"{fitting} steps take about {self.minutes:g} minutes here")
             config = dataclasses.replace(config, steps=fitting)
         return config

@@ -16,9 +16,9 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from timecycle.data.examine import Box, grey, motion
+from timecycle.data.footage import Footage
 from timecycle.data.frames import read_frames
 from timecycle.data.index import Entry
-from timecycle.data.order import sample_at
 from timecycle.errors import SettingsError, VideoError
 
 _log = logging.getLogger(__name__)
@@ -101,14 +101,14 @@ def choose_clip(entry: Entry, config: ClipConfig, rng: np.random.Generator) -> C
 
 
 def read_clip(
-    folder: Path, entry: Entry, choice: ClipChoice, config: ClipConfig
+    path: Path, entry: Entry, choice: ClipChoice, config: ClipConfig
 ) -> UInt8[np.ndarray, "frames crop crop 3"]:
-    """The pixels of a clip: bars cut off, resized, cropped, mirrored."""
-    images = read_frames(folder / entry.path, choice.frames)
+    """The pixels of a clip of the video at a path: bars cut off, resized, cropped, mirrored."""
+    images = read_frames(path, choice.frames)
     height, width, _ = images[0].shape
     if (height, width) != (entry.height_px, entry.width_px):
         raise VideoError(
-            f"{folder / entry.path} is {width}x{height} but its index says {entry.width_px}x{entry.height_px}",
+            f"{path} is {width}x{height} but its index says {entry.width_px}x{entry.height_px}",
             remedy="make the index again",
         )
     return np.stack([_cropped(image, entry.box, choice, config) for image in images])
@@ -130,7 +130,7 @@ class ClipReader:
 
     def __init__(
         self,
-        folder: Path,
+        footage: Footage,
         entries: Sequence[Entry],
         config: ClipConfig,
         *,
@@ -140,13 +140,13 @@ class ClipReader:
         self.entries = usable(entries, config)
         if not self.entries:
             raise VideoError(
-                f"none of the {len(entries)} videos below {folder} has {config.frames} frames and motion",
+                f"none of the {len(entries)} videos below {footage.name} has {config.frames} frames and motion",
                 remedy="give other videos, or ask for fewer frames",
             )
         self.unreadable: dict[str, str] = {}  # path to problem
-        self._folder = folder
+        self._footage = footage
         self._config = config
-        self._seed = seed
+        self._order = footage.order(self.entries, seed=seed)
         self._most_unreadable = most_unreadable
 
     def __len__(self) -> int:
@@ -158,21 +158,26 @@ class ClipReader:
         count = len(self)
         for ahead in range(count):
             turn = (position + ahead) % count
-            entry = self.entries[sample_at(seed=self._seed, epoch=epoch, position=turn, count=count)]
+            entry = self.entries[self._order.sample(epoch, turn)]
             clip = self._moving_clip(entry, rng)
             if clip is not None:
                 return clip
         raise VideoError(
             f"no clip of {self._config.frames} frames with motion above {self._config.min_motion} was found in any of "
-            f"{count} videos below {self._folder}",
+            f"{count} videos below {self._footage.name}",
             remedy="lower min_motion, or give videos in which something moves",
         )
 
+    def near(self, position: int, rng: np.random.Generator) -> int:
+        """The position of another clip of the epoch, one that is at hand."""
+        return self._order.near(position, rng)
+
     def _moving_clip(self, entry: Entry, rng: np.random.Generator) -> Clip | None:
         try:
+            path = self._footage.path(entry)
             for _ in range(self._config.tries):
                 choice = choose_clip(entry, self._config, rng)
-                frames = read_clip(self._folder, entry, choice, self._config)
+                frames = read_clip(path, entry, choice, self._config)
                 if clip_motion(frames) >= self._config.min_motion:
                     return Clip(frames, entry.path, choice)
         except VideoError as error:
@@ -186,7 +191,7 @@ class ClipReader:
         if len(self.unreadable) > max(1, self._most_unreadable * len(self)):
             raise VideoError(
                 f"{len(self.unreadable)} of {len(self)} videos cannot be read any more; the last: {error.problem}",
-                remedy=f"check the disk that holds {self._folder}, then make the index again",
+                remedy=f"check the disk or store that holds {self._footage.name}, then make the index again",
             ) from error
 
 

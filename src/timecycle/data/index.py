@@ -52,6 +52,7 @@ class Entry:
     height_px: int
     box: Box  # the picture without its black bars
     motion: float  # mean change of brightness over about 1/8 s, in grey levels
+    source: str = ""  # of a packed clip, the video it was cut from
 
     @property
     def is_static(self) -> bool:
@@ -66,7 +67,7 @@ class Entry:
     @property
     def group(self) -> str:
         """What it shares with clips of the same scene."""
-        name = PurePosixPath(self.path)
+        name = PurePosixPath(self.source or self.path)
         scene = _SCENE.fullmatch(name.stem)
         return scene[1] if scene else name.stem
 
@@ -97,12 +98,7 @@ def make_index(
     with the reason; a share of them above `most_bad` is refused. At most `workers` processes share the
     work (0: none but this one).
     """
-    found = _find(folder)
-    if not found:
-        raise VideoError(
-            f"{folder} holds no videos",
-            remedy=f"give a folder with files ({' '.join(sorted(VIDEO_SUFFIXES))}) or folders of images",
-        )
+    found = find_videos(folder)
     make_folder(path.parent)
     journal = path.with_name(f"{path.name}.part")
     known = {item.path: item for item in (*_lines(path), *_lines(journal, is_journal=True))}
@@ -124,6 +120,13 @@ def make_index(
     journal.unlink()
     _check_share(folder, path, index, most_bad)
     return index
+
+
+def write_index(path: Path, index: Index) -> None:
+    """Write an index that was not made by looking at videos."""
+    listed: list[Entry | BadFile] = [*index.entries, *index.bad]
+    items = sorted(listed, key=lambda item: item.path)
+    write_text(path, "".join([_line(_FORMAT), *map(_line, items)]))
 
 
 def read_index(path: Path) -> Index:
@@ -154,8 +157,11 @@ def _fraction(text: str) -> float:
 # Looking for videos
 
 
-def _find(folder: Path) -> dict[str, str]:
-    """Path and fingerprint of everything below the folder that should be a video, sorted."""
+def find_videos(folder: Path) -> dict[str, str]:
+    """Path and fingerprint of everything below the folder that should be a video, sorted.
+
+    A folder that holds at least two images and no video file is one video.
+    """
     found = {}
     for where, folders, names in os.walk(folder, onerror=_refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -167,6 +173,11 @@ def _find(folder: Path) -> dict[str, str]:
             found[path.relative_to(folder).as_posix()] = _fingerprint([path])
         if len(images) > 1 and not videos:
             found[here.relative_to(folder).as_posix()] = _fingerprint(images)
+    if not found:
+        raise VideoError(
+            f"{folder} holds no videos",
+            remedy=f"give a folder with files ({' '.join(sorted(VIDEO_SUFFIXES))}) or folders of images",
+        )
     return dict(sorted(found.items()))
 
 

@@ -22,6 +22,7 @@ from torch import Tensor
 from timecycle.cores import usable_cores
 from timecycle.data.bends import bent, choose_bend
 from timecycle.data.clips import ClipConfig, ClipReader, usable
+from timecycle.data.footage import FolderFootage
 from timecycle.data.index import Entry, make_index
 from timecycle.data.pastes import PasteConfig, Thing, choose_thing, paste
 from timecycle.errors import OutputError, SettingsError
@@ -112,7 +113,7 @@ def make_composite(videos: Path, entries: Sequence[Entry], config: CompositesCon
             f"{len(long_enough)} videos in {videos} have {config.frames} frames and motion", remedy="give more footage"
         )
     rng = np.random.default_rng([config.seed, number])
-    reader = ClipReader(videos, long_enough, clips, seed=config.seed)
+    reader = ClipReader(FolderFootage(videos), long_enough, clips, seed=config.seed)
     behind, source = (
         reader.read(0, int(position), rng).frames for position in rng.choice(len(long_enough), size=2, replace=False)
     )

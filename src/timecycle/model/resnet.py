@@ -19,7 +19,7 @@ FIRST_PX = 0  # every strided layer has an odd kernel padded by half of it, so o
 
 Architecture = Literal["resnet18", "resnet50"]
 Padding = Literal["zeros", "reflect", "replicate"]
-Layer = Literal["res3", "res4"]  # as the paper counts; torchvision's layer2 and layer3
+Layer = Literal["res2", "res3", "res4"]  # as the paper counts; torchvision's layer1, layer2 and layer3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class ResNetConfig:
     head_relu: bool = True  # only with a head
     last: Layer = "res4"
     columns: bool = False  # the head sees all layers from res2 on: the first ones look at less of the image
-    colour: float = 0.0  # weight of the cell's own mean colour beside what is learned, which sees far beyond the cell
+    colour: float = 0.0  # weight of the cell's own mean colour beside what is learned, which knows nothing of it
 
     def __post_init__(self) -> None:
         for name, kind in (("architecture", Architecture), ("padding", Padding), ("last", Layer)):
@@ -56,8 +56,10 @@ class ResNet(nn.Module):
         self.conv1 = _conv(3, 64, kernel=7, stride=2, padding=padding)
         self.bn1 = nn.BatchNorm2d(64)
         self.layer1 = _layer(block, 64, 64, depths[0], stride=1, padding=padding)
-        self.layer2 = _layer(block, 64 * block.expansion, 128, depths[1], stride=2, padding=padding)
-        widths = [64 * block.expansion, 128 * block.expansion]
+        widths = [64 * block.expansion]
+        if config.last != "res2":
+            self.layer2 = _layer(block, widths[-1], 128, depths[1], stride=2, padding=padding)
+            widths.append(128 * block.expansion)
         if config.last == "res4":
             self.layer3 = _layer(block, widths[-1], 256, depths[2], stride=1, padding=padding)
             widths.append(256 * block.expansion)
@@ -71,23 +73,30 @@ class ResNet(nn.Module):
 
     def activations(self, images: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
         """The last feature map before its descriptors are scaled to length 1."""
+        learned = self.learned(images)
+        if not self.config.colour:
+            return learned
+        # What is learned sees far beyond a cell: thin things need the cell itself.
+        colours = F.normalize(_mean_colours(images), dim=1).to(learned.dtype)
+        return torch.cat([F.normalize(learned, dim=1), self.config.colour**0.5 * colours], dim=1)
+
+    def learned(self, images: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
+        """What the network alone makes of pictures: learning goes by this."""
         x = F.relu(self.bn1(self.conv1(images)), inplace=True)
         x = F.max_pool2d(x, kernel_size=3, stride=2, padding=1)
-        res2 = self.layer1(x)
-        layers = [self.layer2(res2)]
-        if self.config.last == "res4":
-            layers.append(self.layer3(layers[0]))
-        x = layers[-1]
-        if self.config.columns:
+        x = self.layer1(x)
+        layers = []
+        if self.config.last == "res2" or self.config.columns:
             # Cells of res2 are 4 pixels; every second one, with its neighbours, lies where a cell of res3 does.
-            pooled = F.avg_pool2d(res2, kernel_size=3, stride=2, padding=1, count_include_pad=False)
-            x = torch.cat([pooled, *layers], dim=1)
+            layers.append(F.avg_pool2d(x, kernel_size=3, stride=2, padding=1, count_include_pad=False))
+        if self.config.last != "res2":
+            layers.append(self.layer2(x))
+        if self.config.last == "res4":
+            layers.append(self.layer3(layers[-1]))
+        x = torch.cat(layers, dim=1) if self.config.columns else layers[-1]
         if self.head is not None:
             x = self.head(x)
             x = F.relu(x) if self.config.head_relu else x
-        if self.config.colour:
-            colours = F.normalize(_mean_colours(images), dim=1)
-            x = torch.cat([F.normalize(x, dim=1), self.config.colour**0.5 * colours.to(x.dtype)], dim=1)
         return x
 
 

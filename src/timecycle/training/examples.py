@@ -52,7 +52,7 @@ class Examples:
         clip = self.reader.read(epoch, position, rng).frames
         if self.config.objective == "cycles":
             return self._cycle(clip, rng)
-        return self._walk(clip, epoch, rng)
+        return self._walk(clip, epoch, position, rng)
 
     def parts(self, steps: range, rank: int = 0, world: int = 1) -> Iterator[Sequence[Place]]:
         """The places of every part of these steps; all processes together take each batch once."""
@@ -67,14 +67,16 @@ class Examples:
         # The patch may look different from its frame: colours alone must not find it.
         return CycleExample(clip, photometric(patch[None], self.config.views, rng)[0], theta)
 
-    def _walk(self, clip: UInt8[np.ndarray, "n side side 3"], epoch: int, rng: np.random.Generator) -> WalkExample:
+    def _walk(
+        self, clip: UInt8[np.ndarray, "n side side 3"], epoch: int, position: int, rng: np.random.Generator
+    ) -> WalkExample:
         size, config = self.config.view_px, self.config.views
         cover = min(size / clip.shape[1], 1.0)
         maps = (choose_view(config, rng, cover=cover), choose_view(config, rng, cover=cover))
         views = [apply_view(clip, affine, size) for affine in maps]
         things = []
         for _ in range(int(rng.integers(self.config.pastes.most + 1))):
-            other = int(rng.integers(len(self.reader)))
+            other = self.reader.near(position, rng)
             alike = rng.random() < self.config.pastes.alike
             source = clip[:, :, ::-1].copy() if alike else self.reader.read(epoch, other, rng).frames
             thing = choose_thing(self.config.pastes, rng, frames=len(clip), cover=cover)

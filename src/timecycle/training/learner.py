@@ -65,13 +65,13 @@ class Learner(nn.Module):
 
 
 def encode(encoder: ResNet, pictures: Pictures, *, bf16: bool) -> Float[Tensor, "images c h w"]:
-    """Descriptors of length one of every picture, in fp32 whatever the convolutions run in."""
+    """What is learned, as descriptors of length one of every picture, in fp32 whatever the convolutions run in."""
     mean, std = (torch.tensor(values) * 255 for values in (IMAGENET_MEAN, IMAGENET_STD))
     # Channels are last in memory already.
     images = ((pictures - mean) / std).permute(0, 3, 1, 2)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
-        activations = encoder.activations(images)
-    return F.normalize(activations.float(), dim=1)
+        learned = encoder.learned(images)
+    return F.normalize(learned.float(), dim=1)
 
 
 def _tracker(config: TrainConfig) -> Tracker:

@@ -8,7 +8,7 @@ from pathlib import Path
 from timecycle.data.clips import ClipReader
 from timecycle.data.loader import Loader
 from timecycle.model.resnet import random_resnet
-from timecycle.training.corpus import read_corpus
+from timecycle.training.corpus import Videos, read_corpus
 from timecycle.training.examples import Examples
 from timecycle.training.settings import TrainConfig
 from timecycle.training.state import State
@@ -16,7 +16,7 @@ from timecycle.training.state import State
 _WARM_UP, _TIMED = 2, 6  # steps: the first ones allocate memory and fill queues
 
 
-def steps_in(minutes: float, videos: Path, folder: Path, config: TrainConfig) -> int:
+def steps_in(minutes: float, videos: Videos, folder: Path, config: TrainConfig) -> int:
     """The number of steps that take about so many minutes on examined videos, by a few that are thrown away."""
     return max(round(minutes * 60 / time_steps(videos, folder, config).seconds), 1)
 
@@ -29,9 +29,10 @@ class Pace:
     waiting: float
 
 
-def time_steps(videos: Path, folder: Path, config: TrainConfig, *, timed: int = _TIMED) -> Pace:
+def time_steps(videos: Videos, folder: Path, config: TrainConfig, *, timed: int = _TIMED) -> Pace:
     """The mean over some steps on real clips."""
-    reader = ClipReader(videos, read_corpus(folder, config).training.entries, config.clips, seed=config.seed)
+    corpus = read_corpus(videos, folder, config)
+    reader = ClipReader(corpus.footage, corpus.training.entries, config.clips, seed=config.seed)
     examples = Examples(reader, config)
     state = State.fresh(random_resnet(config.encoder, seed=config.seed), config)
     with Loader(examples, examples.parts(range(_WARM_UP + timed)), workers=config.workers) as loader:

@@ -48,6 +48,7 @@ class TrainConfig:
     validate_every: int = 250
     checkpoint_every: int = 100
     workers: int = 1  # threads that read clips
+    mixed_shards: int = 8  # of a pack: so many at a time are shuffled together
     encoder: ResNetConfig = field(default_factory=ResNetConfig)
     clips: ClipConfig = field(default_factory=ClipConfig)
     views: ViewConfig = field(default_factory=ViewConfig)
@@ -62,7 +63,15 @@ class TrainConfig:
             raise SettingsError(
                 f"objective is {self.objective!r}", remedy=f"choose one of {', '.join(get_args(Objective))}"
             )
-        for name in ("steps", "batch", "accumulate", "validate_every", "checkpoint_every", "held_out_clips"):
+        for name in (
+            "steps",
+            "batch",
+            "accumulate",
+            "validate_every",
+            "checkpoint_every",
+            "held_out_clips",
+            "mixed_shards",
+        ):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name} is {getattr(self, name)}", remedy=f"set {name} to 1 or more")
         if self.batch % self.accumulate:

@@ -11,7 +11,7 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -20,7 +20,6 @@ from types import FrameType
 from typing import Any
 
 from timecycle.data.clips import ClipReader
-from timecycle.data.index import Entry
 from timecycle.data.loader import Loader
 from timecycle.errors import OutputError, SettingsError
 from timecycle.files import clear_parts, lock, make_folder, write_text
@@ -29,7 +28,7 @@ from timecycle.model.resnet import ResNet, random_resnet
 from timecycle.model.weights import Card, hash_state, save_weights
 from timecycle.provenance import commit, machine
 from timecycle.training.checkpoint import load_newest, save_checkpoint
-from timecycle.training.corpus import examine_videos, read_corpus
+from timecycle.training.corpus import Corpus, Videos, examine_videos, read_corpus
 from timecycle.training.distributed import Crew, any_of, joined, shared, wait_for_all
 from timecycle.training.examples import Examples
 from timecycle.training.health import alarms
@@ -82,7 +81,7 @@ class Trained:
 
 
 def train(
-    videos: Path,
+    videos: Videos | Path,
     folder: Path,
     config: TrainConfig,
     *,
@@ -92,11 +91,12 @@ def train(
     watch: Watch | None = None,
     processes: int = 0,
 ) -> Trained:
-    """Learn an encoder from the videos below a folder, from random weights or from `start`.
+    """Learn an encoder from the videos below a folder or from a pack, from random weights or from `start`.
 
     So many `processes` examine the videos first; a script that asks for them must be importable.
     """
     watch = watch or Watch()
+    videos = Videos(place=str(videos)) if isinstance(videos, Path) else videos
     with ExitStack() as stack:
         crew = stack.enter_context(joined())
         make_folder(folder)
@@ -107,14 +107,15 @@ def train(
             _open_record(folder, config, start, resume=resume, overwrite=overwrite)
             examine_videos(videos, folder, processes=processes, show=watch.video, warn=watch.worry)
         wait_for_all(crew)
-        corpus = read_corpus(folder, config)
+        corpus = read_corpus(videos, folder, config)
+        reader = ClipReader(corpus.footage, corpus.training.entries, config.clips, seed=config.seed)
         run = _Run(
             folder=folder,
             config=config,
             crew=crew,
             state=State.fresh(start or random_resnet(config.encoder, seed=config.seed), config),
-            examples=Examples(ClipReader(videos, corpus.training.entries, config.clips, seed=config.seed), config),
-            held_out=_read_held_out(videos, corpus.held_out.entries, config) if crew.leads else None,
+            examples=Examples(reader, config),
+            held_out=_read_held_out(corpus, config) if crew.leads else None,
             watch=watch,
         )
         return run.train(compare=start is not None)
@@ -204,9 +205,9 @@ class _Run:
         return Trained(self.folder, self.folder / _WEIGHTS, steps, before, after)
 
 
-def _read_held_out(videos: Path, entries: Sequence[Entry], config: TrainConfig) -> HeldOut:
+def _read_held_out(corpus: Corpus, config: TrainConfig) -> HeldOut:
     side_px = config.view_px if config.objective == "walks" else config.clips.crop_px
-    reader = ClipReader(videos, entries, dataclasses.replace(config.clips, flip=False), seed=0)
+    reader = ClipReader(corpus.footage, corpus.held_out.entries, dataclasses.replace(config.clips, flip=False), seed=0)
     return read_held_out(reader, config.held_out_clips, side_px=side_px)
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
@@ -32,13 +32,17 @@ class VideoWriter:
     """An MP4 file (H.264, yuv420p, BT.709) that appears under its name only when it is whole.
 
     Use it in a `with` block; when the block raises, nothing is left behind. Sizes that are odd are padded
-    to even ones by repeating the last row or column, since yuv420p halves the resolution of colour.
+    to even ones by repeating the last row or column, since yuv420p halves the resolution of colour. `coding`
+    replaces the options of libx264, where that is the encoder.
     """
 
-    def __init__(self, path: str | Path, size: Size, time_base: Fraction) -> None:
+    def __init__(
+        self, path: str | Path, size: Size, time_base: Fraction, *, coding: Mapping[str, str] | None = None
+    ) -> None:
         self._path = Path(path)
         self._size = size
         self._time_base = time_base
+        self._coding = coding
         self._pts: list[int] = []
         self._muxed = 0
         # FFmpeg must find the file by name again, to move the index to its front: no open file will do.
@@ -49,7 +53,7 @@ class VideoWriter:
             self._container: OutputContainer = av.open(
                 str(self._temporary), "w", format="mp4", container_options={"movflags": "+faststart"}
             )
-            self._stream = _add_stream(self._container, self._size, self._time_base)
+            self._stream = _add_stream(self._container, self._size, self._time_base, self._coding)
         return self
 
     def write(self, image: UInt8[np.ndarray, "height width 3"], pts: int) -> None:
@@ -134,8 +138,12 @@ class VideoWriter:
             self._temporary.unlink(missing_ok=True)
 
 
-def _add_stream(container: OutputContainer, size: Size, time_base: Fraction) -> VideoStream:
+def _add_stream(
+    container: OutputContainer, size: Size, time_base: Fraction, coding: Mapping[str, str] | None
+) -> VideoStream:
     name, options = next((name, options) for name, options in _ENCODERS if name in av.codecs_available)
+    if coding is not None and name == "libx264":
+        options = dict(coding)
     stream = container.add_stream(name, rate=_NOMINAL_RATE, options=options)
     if not isinstance(stream, VideoStream):
         raise OutputError(f"{name} is no video encoder", remedy="install PyAV from its official wheels")

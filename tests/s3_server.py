@@ -1,0 +1,51 @@
+"""A real S3 server on loopback."""
+
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+KEYS = ("timecycle", "timecycle-secret")
+
+
+class S3Server:
+    """`rclone serve s3` over a folder; it can be stopped and started again."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self._port}",
+            "AWS_ACCESS_KEY_ID": KEYS[0],
+            "AWS_SECRET_ACCESS_KEY": KEYS[1],
+            "AWS_DEFAULT_REGION": "us-east-1",
+            # The server does not know the newer checksums.
+            "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
+            "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
+        }
+
+    def start(self) -> None:
+        words = ["rclone", "serve", "s3", "--auth-key", ",".join(KEYS), "--addr", f"127.0.0.1:{self._port}"]
+        self._process = subprocess.Popen(
+            [*words, "--vfs-cache-mode", "off", "--dir-cache-time", "0s", str(self.root)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for _ in range(200):
+            with socket.socket() as door:
+                if door.connect_ex(("127.0.0.1", self._port)) == 0:
+                    return
+            time.sleep(0.05)
+        raise RuntimeError("the S3 server did not start")
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None

@@ -1,0 +1,44 @@
+"""A real S3 server on loopback, and footage to pack."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from films import film
+from s3_server import S3Server
+from timecycle.store import ObjectStore, open_store
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    server = S3Server(tmp_path_factory.mktemp("s3"))
+    before = dict(os.environ)
+    os.environ.update(server.environment)
+    server.start()
+    yield server
+    server.stop()
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture
+def bucket(server: S3Server, tmp_path: Path) -> Iterator[ObjectStore]:
+    """An empty bucket."""
+    name = f"b{abs(hash(tmp_path)):x}"
+    (server.root / name).mkdir()
+    store = open_store(f"s3://{name}/corpus")
+    assert isinstance(store, ObjectStore)
+    yield store
+    shutil.rmtree(server.root / name)
+
+
+@pytest.fixture(scope="session")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twenty short videos."""
+    folder = tmp_path_factory.mktemp("films")
+    for number in range(20):
+        film(folder / f"film{number:02d}.mp4", number)
+    return folder

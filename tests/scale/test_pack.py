@@ -1,0 +1,170 @@
+"""Packing: the same videos give the same shards, whatever interrupts it, and nothing is lost without being counted."""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from films import film, write_film
+from timecycle.data.pack import Pack, PackConfig, check_pack, pack, read_pack, read_shards
+from timecycle.data.transcode import ClipForm
+from timecycle.errors import SettingsError
+from timecycle.store import Folder
+from timecycle.video import open_video
+
+SMALL = PackConfig(form=ClipForm(short_side_px=48), shard_mb=0.01)  # a few clips each
+
+
+def packed(videos: Path, folder: Path, config: PackConfig = SMALL, **options) -> Pack:
+    return pack(videos, Folder(folder), folder.with_name(f"{folder.name}_work"), config, **options)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in Folder(folder).sizes()}
+
+
+def test_equal_videos_give_equal_shards_whoever_cuts_them(films, tmp_path):
+    done = packed(films, tmp_path / "one")
+    packed(films, tmp_path / "two", workers=2)
+    assert done.counts.clips == 20
+    assert len(done.shards) > 3
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+def test_a_pack_is_what_it_says_and_any_reader_of_webdataset_can_read_it(films, tmp_path):
+    done = packed(films, tmp_path / "pack")
+    for listed, shard in zip(done.shards, read_shards(Folder(tmp_path / "pack"), done), strict=True):
+        path = tmp_path / "pack" / f"{listed.name}.tar"
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == listed.sha256
+        with tarfile.open(path) as tar:
+            names = tar.getnames()
+            assert names == [f"{n:06d}{end}" for n in range(listed.clips) for end in (".mp4", ".json")]
+            for number, member in enumerate(shard.members):
+                head = tar.getmember(f"{number:06d}.mp4")
+                assert (head.offset_data, head.size) == (member.offset, member.size)
+                about = json.load(tar.extractfile(f"{number:06d}.json"))
+                assert about["source"] == member.clip.source
+                assert (about["frames"], about["fps"]) == (member.clip.frames, 12.0)
+
+
+def test_what_is_left_out_is_counted(films, tmp_path):
+    videos = tmp_path / "videos"
+    videos.mkdir()
+    shutil.copy(films / "film00.mp4", videos / "a.mp4")
+    shutil.copy(films / "film00.mp4", videos / "b_copy.mp4")
+    film(videos / "c_still.mp4", 3, still=True)
+    film(videos / "d_short.mp4", 4, frames=5)
+    (videos / "e_torn.mp4").write_bytes((films / "film01.mp4").read_bytes()[:3000])
+    counts = packed(videos, tmp_path / "pack").counts
+    assert (counts.videos, counts.clips) == (5, 1)
+    assert (counts.duplicate, counts.still, counts.short, counts.corrupt) == (1, 1, 1, 1)
+    told = (tmp_path / "pack" / "sources.jsonl").read_text().splitlines()
+    assert "e_torn.mp4" in json.loads(told[4])["cutting"]["problem"]
+
+
+def test_a_video_coded_again_is_seen_again(films, tmp_path):
+    videos = tmp_path / "videos"
+    videos.mkdir()
+    shutil.copy(films / "film00.mp4", videos / "a.mp4")
+    with open_video(films / "film00.mp4") as video:
+        write_film(videos / "b.mp4", [frame.image for frame in video])
+    assert packed(videos, tmp_path / "pack").counts.duplicate == 1
+
+
+def test_shots_are_parted_where_the_film_is_cut(films, tmp_path):
+    videos = tmp_path / "videos"
+    videos.mkdir()
+    shots = []
+    for name in ("film00.mp4", "film07.mp4", "film11.mp4"):
+        with open_video(films / name) as video:
+            shots.append([frame.image for frame in video])
+    shots[1] = [255 - image for image in shots[1]]
+    write_film(videos / "cut.mp4", [image for shot in shots for image in shot])
+    done = packed(videos, tmp_path / "pack")
+    clips = [member.clip for shard in read_shards(Folder(tmp_path / "pack"), done) for member in shard.members]
+    assert [clip.frames for clip in clips] == [16, 16, 16]
+    assert [clip.start_seconds for clip in clips] == pytest.approx([0, 16 / 12, 32 / 12], abs=0.01)
+
+
+def test_clips_have_the_size_and_rate_asked_for(tmp_path):
+    videos = tmp_path / "videos"
+    videos.mkdir()
+    rng = np.random.default_rng(0)
+    texture = rng.integers(0, 255, (80, 400, 3), np.uint8).repeat(2, 0).repeat(2, 1)
+    write_film(videos / "fast.mp4", [texture[:, 4 * t : 4 * t + 200] for t in range(60)], fps=30)
+    done = packed(videos, tmp_path / "pack")
+    (shard,) = read_shards(Folder(tmp_path / "pack"), done)
+    clip = shard.members[0].clip
+    assert (clip.frames, clip.width_px, clip.height_px) == (24, 60, 48)
+    assert clip.fps == pytest.approx(12, abs=0.1)
+
+
+def test_a_pack_grows_by_new_videos_and_leaves_the_old_shards(films, tmp_path):
+    videos = tmp_path / "videos"
+    shutil.copytree(films, videos)
+    moved = [videos / f"film{number:02d}.mp4" for number in (3, 9)]
+    for path in moved:
+        path.rename(tmp_path / path.name)
+    before = packed(videos, tmp_path / "pack")
+    old = contents(tmp_path / "pack")
+    assert packed(videos, tmp_path / "pack") == before
+    assert contents(tmp_path / "pack") == old
+    for path in moved:
+        (tmp_path / path.name).rename(path)
+    after = packed(videos, tmp_path / "pack")
+    assert after.shards[: len(before.shards)] == before.shards
+    assert after.counts.clips == 20
+    new = contents(tmp_path / "pack")
+    assert all(new[name] == old[name] for name in old if name.startswith("shard"))
+
+
+def test_other_settings_are_refused(films, tmp_path):
+    packed(films, tmp_path / "pack")
+    with pytest.raises(SettingsError, match="was packed with other settings"):
+        packed(films, tmp_path / "pack", PackConfig(form=ClipForm(short_side_px=64), shard_mb=0.01))
+
+
+def test_to_s3_and_back(films, bucket, server, tmp_path):
+    done = pack(films, bucket, tmp_path / "work", SMALL)
+    packed(films, tmp_path / "folder")
+    where = server.root / bucket.name.removeprefix("s3://")
+    assert contents(where) == contents(tmp_path / "folder")
+    assert check_pack(bucket) == []
+    assert read_pack(bucket) == done
+    tar = where / f"{done.shards[1].name}.tar"
+    content = bytearray(tar.read_bytes())
+    content[2000] ^= 1
+    tar.write_bytes(content)
+    (where / f"{done.shards[2].name}.tar").unlink()
+    assert [problem.split("/")[-1] for problem in check_pack(bucket)] == [
+        f"{done.shards[1].name}.tar is not what was packed",
+        f"corpus has no {done.shards[2].name}.tar",
+    ]
+
+
+@pytest.mark.slow  # a real process is killed three times
+def test_killed_and_begun_again_it_ends_with_the_same_shards(films, bucket, server, tmp_path):
+    packed(films, tmp_path / "whole", PackConfig(form=ClipForm(short_side_px=48), shard_mb=0.02))
+    where = server.root / bucket.name.removeprefix("s3://")
+    words = [films, bucket.name, "--work", tmp_path / "work", "--shard-mb", "0.02", "--short-side", "48"]
+    command = [sys.executable, "-m", "timecycle", "pack", *map(str, words), "--workers", "2"]
+    for shards in (1, 3, 5):
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        while len(list(where.glob("*.tar"))) < shards and process.poll() is None:
+            time.sleep(0.02)
+        assert process.poll() is None, "it ended before it could be killed"
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert contents(where) == contents(tmp_path / "whole")
