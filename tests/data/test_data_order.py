@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from timecycle.data.order import generator, places, positions, sample_at
+from timecycle.data.order import generator, places, positions, sample_at, shard_sample_at, shards_at
 from timecycle.errors import SettingsError
 
 
@@ -59,3 +61,39 @@ def test_what_cannot_be_shared_or_counted_is_refused():
         sample_at(seed=0, epoch=0, position=5, count=5)
     with pytest.raises(SettingsError, match="the seed is -1; give 0 to"):
         generator(seed=-1, epoch=0, position=0)
+
+
+@given(
+    counts=st.lists(st.integers(1, 9), min_size=1, max_size=12).map(tuple),
+    mixed=st.integers(1, 5),
+    seed=st.integers(0, 99),
+    epoch=st.integers(0, 3),
+)
+def test_an_epoch_over_shards_has_every_sample_once_and_only_mixed_shards_at_a_time(counts, mixed, seed, epoch):
+    firsts = [sum(counts[:shard]) for shard in range(len(counts) + 1)]
+    same = {"seed": seed, "epoch": epoch, "counts": counts, "mixed": mixed}
+    seen, opened = [], []
+    for position in range(sum(counts)):
+        found = shard_sample_at(position=position, **same)
+        seen.append(found.sample)
+        shard = max(number for number in range(len(counts)) if firsts[number] <= found.sample)
+        assert shard in shards_at(position=position, **same)
+        assert position < found.stop <= sum(counts)
+        if shard not in opened:
+            opened.append(shard)
+        # A shard is done with before the next but a few is opened.
+        assert all(sum(firsts[s] <= one < firsts[s + 1] for one in seen) == counts[s] for s in opened[: -2 * mixed + 1])
+    assert sorted(seen) == list(range(sum(counts)))
+
+
+def test_epochs_take_shards_in_other_orders():
+    orders = {
+        tuple(shards_at(seed=0, epoch=epoch, position=position, counts=(1,) * 8, mixed=1)[0] for position in range(8))
+        for epoch in range(5)
+    }
+    assert len(orders) == 5
+
+
+def test_there_is_no_position_beyond_the_shards():
+    with pytest.raises(SettingsError, match="an epoch of 6 samples has no position 6"):
+        shard_sample_at(seed=0, epoch=0, position=6, counts=(4, 2), mixed=1)

@@ -1,0 +1,129 @@
+"""Training from shards on a real S3 server: killed, on more and fewer processes, and while the server is away."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from kills import TINY
+from timecycle.data.pack import PackConfig, pack
+from timecycle.data.transcode import ClipForm
+from timecycle.training.journal import read_journal
+
+STEPS = 10
+SETTINGS = (*TINY, "objective=walks", f"steps={STEPS}", "precision=fp32", "workers=1", "checkpoint_every=2")
+SETTINGS = (*SETTINGS, "mixed_shards=2", "validate_every=100")
+PROGRAM = """
+import os, signal, sys
+from pathlib import Path
+from timecycle.config import train_config
+from timecycle.data.clips import ClipReader
+from timecycle.training import trainer
+from timecycle.training.corpus import Videos
+
+place, folder, cache, log, last, settings = sys.argv[1:7]
+read = ClipReader.read
+
+def noted(self, epoch, position, rng):
+    clip = read(self, epoch, position, rng)
+    if len(self) > 10:  # not the clips kept aside
+        with open(log, "a") as file:
+            file.write(f"{epoch} {position} {clip.path}\\n")
+    return clip
+
+ClipReader.read = noted
+
+def show(progress):
+    print(progress.step, flush=True)
+    if progress.step == int(last):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+videos = Videos(place=place, cache=Path(cache), cache_gb=0.001)
+begun = Path(folder, "train.json").exists()
+config = train_config("small", settings.split())
+trainer.train(videos, Path(folder), config, resume=begun, watch=trainer.Watch(step=show))
+"""
+
+
+@pytest.fixture
+def run(films, bucket, tmp_path):
+    """Starts a training process; its folder, cache and log of samples are named by the first word."""
+    pack(films, bucket, tmp_path / "work", PackConfig(form=ClipForm(short_side_px=48), shard_mb=0.005))
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+
+    def start(name: str, *, world: int = 1, last: int = 0) -> subprocess.Popen[str]:
+        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"] if world > 1 else []
+        words = [program, bucket.name, tmp_path / name, tmp_path / "cache", tmp_path / f"{name}.txt", last]
+        return subprocess.Popen(
+            [sys.executable, *launcher, *map(str, words), " ".join(SETTINGS)],
+            env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    return start
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    _, said = process.communicate(timeout=200)
+    assert process.returncode == 0, said[-3000:]
+    return said
+
+
+def samples(path: Path) -> dict[tuple[int, int], str]:
+    """The clip at every position; however often it was read, it is the same."""
+    found: dict[tuple[int, int], str] = {}
+    for line in path.read_text().splitlines():
+        epoch, position, clip = line.split()
+        assert found.setdefault((int(epoch), int(position)), clip) == clip
+    return found
+
+
+def until(process: subprocess.Popen[str], step: int) -> None:
+    for line in process.stdout:
+        if int(line) >= step:
+            return
+    raise AssertionError(process.stderr.read()[-3000:])
+
+
+@pytest.mark.slow  # seven training processes, one after the other
+def test_kills_worlds_and_an_absent_server_change_nothing(run, server, tmp_path):
+    finish(run("whole"))
+    expected = samples(tmp_path / "whole.txt")
+
+    for step in (3, 7):
+        process = run("killed")
+        until(process, step)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    finish(run("killed"))
+
+    for world, last in ((2, 4), (1, 6), (2, STEPS)):
+        finish(run("worlds", world=world, last=last))
+
+    shutil.rmtree(tmp_path / "cache")
+    process = run("alone")
+    until(process, 1)
+    server.stop()
+    threading.Timer(6, server.start).start()
+    assert "does not answer" in finish(process)
+
+    batch = 2
+    count = 1 + max(position for _, position in expected)
+    taken = {divmod(place, count) for place in range(STEPS * batch)}
+    for name in ("killed", "worlds", "alone"):
+        assert [line["step"] for line in read_journal(tmp_path / name)] == list(range(1, STEPS + 1))
+        seen = samples(tmp_path / f"{name}.txt")
+        assert {place: seen[place] for place in taken} == {place: expected[place] for place in taken}
+    for name in ("killed", "alone"):
+        whole, other = ((tmp_path / run / "weights.safetensors").read_bytes() for run in ("whole", name))
+        assert other == whole
+    assert len({expected[place] for place in taken if place[0] == 0}) == min(count, STEPS * batch)
