@@ -375,7 +375,7 @@ def _recipes(results: Results) -> str:
 
     def best(record: Mapping[str, Any]) -> float:
         measured = record["measured"]
-        return max(measured[kind]["JF"] for kind in ("scores", "scores_with_colour") if measured.get(kind))
+        return max(float(measured[kind]["JF"]) for kind in ("scores", "scores_with_colour") if measured.get(kind))
 
     ordered = sorted(records.items(), key=lambda item: -best(item[1]))
     heads = ["recipe", "steps", "J", "F", "J with colour", "F with colour"]

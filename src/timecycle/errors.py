@@ -38,5 +38,9 @@ class StoreError(TimecycleError):
     """A folder or object store does not hold or give what it should."""
 
 
+class MissingError(StoreError):
+    """A folder or object store does not hold it."""
+
+
 def _rebuild(kind: type[TimecycleError], problem: str, remedy: str) -> TimecycleError:
     return kind(problem, remedy=remedy)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from timecycle.errors import SettingsError, StoreError
+from timecycle.errors import MissingError, SettingsError, StoreError
 from timecycle.extras import need
 from timecycle.files import atomic_write, make_folder
 
@@ -79,10 +79,16 @@ class Folder:
         with path.open("rb") as source, atomic_write(target) as file:
             shutil.copyfileobj(source, file, 1 << 20)
 
-    def sizes(self) -> dict[str, int]:
-        """Every name and its size in bytes."""
-        files = (path for path in sorted(self._path.rglob("*")) if path.is_file() and not path.name.startswith("."))
-        return {path.relative_to(self._path).as_posix(): path.stat().st_size for path in files}
+    def sizes(self, under: str = "") -> dict[str, int]:
+        """Every name, or every one below `under`, and its size in bytes; hidden files are not meant."""
+        files = {
+            path.relative_to(self._path): path for path in sorted((self._path / under).rglob("*")) if path.is_file()
+        }
+        return {
+            name.as_posix(): path.stat().st_size
+            for name, path in files.items()
+            if not any(part.startswith(".") for part in name.parts)
+        }
 
 
 class ObjectStore:
@@ -110,9 +116,10 @@ class ObjectStore:
         """Send the file at a path."""
         self._patiently(name, lambda: self._files.put_file(str(path), self._key(name)))
 
-    def sizes(self) -> dict[str, int]:
-        """Every name and its size in bytes."""
-        found: dict[str, dict[str, Any]] = self._patiently("", lambda: self._files.find(self._root, detail=True))
+    def sizes(self, under: str = "") -> dict[str, int]:
+        """Every name, or every one below `under`, and its size in bytes."""
+        top = f"{self._root}/{under}".rstrip("/")
+        found: dict[str, dict[str, Any]] = self._patiently(under, lambda: self._files.find(top, detail=True))
         start = len(self._root) + 1
         return {key[start:]: int(about["size"]) for key, about in sorted(found.items())}
 
@@ -150,7 +157,7 @@ def _found(place: str, name: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise StoreError(f"{place} has no {name}", remedy="check the address; it may have been removed") from error
+        raise MissingError(f"{place} has no {name}", remedy="check the address; it may have been removed") from error
     except PermissionError as error:
         raise StoreError(
             f"{place} does not give {name}: {_short(error)}", remedy="check the keys and what they allow"

@@ -9,6 +9,7 @@ import torch
 import tyro
 
 from timecycle.cli.audit import Audit
+from timecycle.cli.bulk import Bulk
 from timecycle.cli.check import Check
 from timecycle.cli.console import err, out
 from timecycle.cli.correct import Correct
@@ -26,7 +27,8 @@ from timecycle.errors import TimecycleError
 from timecycle.version import __version__
 
 _RESUME = "; to go on, run it again with --resume and without --overwrite"
-_GOES_ON = {"propagate": _RESUME, "train": _RESUME, "pack": "; to go on, run it again"}
+_AGAIN = "; to go on, run it again"
+_GOES_ON = {"propagate": _RESUME, "train": _RESUME, "pack": _AGAIN, "bulk": _AGAIN}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "flow": Flow,
         "train": Train,
         "pack": PackVideos,
+        "bulk": Bulk,
         "evaluate": Evaluate,
         "weights": Weights,
         "demo": Demo,

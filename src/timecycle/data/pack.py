@@ -27,7 +27,7 @@ from timecycle.data.examine import Box
 from timecycle.data.index import Index, find_videos
 from timecycle.data.shards import PackedClip, Shard, read_shard, shard_name, shard_text, write_shard
 from timecycle.data.transcode import ClipForm, CutClip, Cutting, cut_video, film_name
-from timecycle.errors import SettingsError, StoreError, VideoError
+from timecycle.errors import MissingError, SettingsError, StoreError, VideoError
 from timecycle.files import clear_parts, lock, make_folder, write_text
 from timecycle.store import Store
 
@@ -110,7 +110,7 @@ def pack(
     found = find_videos(videos)
     make_folder(work)
     with lock(work):
-        old = read_pack(store) if PACK in store.sizes() else None
+        old = _old_pack(store)
         if old is not None and old.config != config:
             raise SettingsError(
                 f"{store.name} was packed with other settings: {asdict(old.config)}",
@@ -147,6 +147,13 @@ def read_pack(store: Store) -> Pack:
         )
     except (ValueError, TypeError, KeyError) as error:
         raise StoreError(f"{store.name}/{PACK} cannot be used: {error}", remedy="pack the videos again") from error
+
+
+def _old_pack(store: Store) -> Pack | None:
+    try:
+        return read_pack(store)
+    except MissingError:
+        return None
 
 
 def read_shards(store: Store, pack: Pack) -> list[Shard]:

@@ -1,0 +1,95 @@
+"""`timecycle bulk`"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from timecycle.bulk.bulk import Here, Progress, Summary, run_bulk
+from timecycle.bulk.manifest import Share, read_manifest
+from timecycle.bulk.on_ray import on_ray
+from timecycle.bulk.one import Work
+from timecycle.cli.console import Bar, err, out, progress
+from timecycle.cli.options import Device, Encoder, Precision, Preset, Settings
+from timecycle.config import propagate_config
+from timecycle.errors import SettingsError
+from timecycle.model.registry import DEFAULT_ENCODER
+from timecycle.propagation.confidence import TrustConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bulk:
+    """Carry labels through many videos, each as `timecycle propagate` would.
+
+    For example: timecycle bulk videos.csv -o out
+
+    where videos.csv begins with the line video,labels and has a line for each, as clips/a.mp4,first/a.png
+
+    on this machine's cores: timecycle bulk videos.csv -o out --ray local
+
+    as the fourth of eight jobs: timecycle bulk videos.csv -o s3://bucket/out --shard 3/8
+
+    Run it again after an interruption: what is done is not done again.
+    """
+
+    manifest: Annotated[Positional[Path], arg(metavar="MANIFEST", help="a .csv file or JSON lines")]
+    out: Annotated[str, arg(aliases=["-o"], help="a folder, or an address as s3://BUCKET/PREFIX")]
+    ray: Annotated[str | None, arg(metavar="local|ADDRESS", help="on Ray: this machine, or a cluster's address")] = None
+    workers: Annotated[int | None, arg(help="with --ray: videos at once; by default as many as there are cores")] = None
+    threads: Annotated[int, arg(help="with --ray: threads of each worker")] = 1
+    shard: Annotated[str | None, arg(metavar="I/N", help="only the I-th of N parts, counted from 0")] = None
+    retry_dead: Annotated[bool, arg(help="try those again that were given up")] = False
+    encoder: Encoder = DEFAULT_ENCODER
+    preset: Preset = "default"
+    set: Settings = ()
+    device: Device = "auto"
+    precision: Precision = "fp32"
+    abstain: Annotated[
+        float,
+        arg(metavar="CONFIDENCE", help="objects less sure than this are not labelled: nothing rather than a guess"),
+    ] = 0.0
+    unjudged: Annotated[bool, arg(help="do not judge how sure labels are")] = False
+
+    def __call__(self) -> None:
+        if self.unjudged and self.abstain:
+            raise SettingsError(
+                "--abstain needs the confidence that --unjudged leaves out", remedy="leave one of them out"
+            )
+        share = Share.parse(self.shard) if self.shard else None
+        items = read_manifest(self.manifest, share)
+        work = Work(
+            place=self.out,
+            encoder=str(Path(self.encoder).absolute()) if Path(self.encoder).exists() else self.encoder,
+            config=propagate_config(self.preset, self.set),
+            trust=None if self.unjudged else TrustConfig(least=self.abstain),
+            device=self.device,
+            precision=self.precision,
+        )
+        with progress("videos") as bar:
+            if self.ray is None:
+                summary = run_bulk(items, work, Here(work), share=share, retry_dead=self.retry_dead, show=_on(bar))
+            else:
+                with on_ray(self.ray, work, workers=self.workers, threads=self.threads) as engine:
+                    summary = run_bulk(items, work, engine, share=share, retry_dead=self.retry_dead, show=_on(bar))
+        self._print(summary)
+
+    def _print(self, summary: Summary) -> None:
+        before = f", {summary.before} of them before" if summary.before else ""
+        out.print(f"{summary.done} of {summary.videos} videos are done{before} -> {self.out}")
+        if summary.frames:
+            out.print(f"{summary.frames:,} frames in {summary.seconds:.1f} s, {summary.frames_a_second:.1f} a second")
+        if summary.confidence is not None:
+            names = ", ".join(summary.least_sure[:3])
+            out.print(f"confidence {summary.confidence:.2f} on average; look first at {names}")
+        if summary.dead:
+            err.print(f"{summary.dead} videos were given up: dead.jsonl says why; --retry-dead tries them again")
+
+
+def _on(bar: Bar) -> Callable[[Progress], None]:
+    def show(now: Progress) -> None:
+        given_up = f" · {now.dead} given up" if now.dead else ""
+        bar(now.done, now.total, f"{now.frames_a_second:.1f} frames/s{given_up}")
+
+    return show

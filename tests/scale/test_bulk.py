@@ -1,0 +1,210 @@
+"""Many videos: every output once and as `timecycle propagate` writes it, whatever is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from films import film
+from timecycle.bulk.manifest import Item, Share, read_manifest
+from timecycle.errors import SettingsError
+from timecycle.synthetic import WorldConfig, make_world
+
+SMALL = ("--preset", "fast", "--set", "image_size_px=64", "--encoder", "rgb")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    """Ten videos with a mask each, two of them corrupt, and a manifest."""
+    folder = tmp_path_factory.mktemp("corpus")
+    lines = ["video,labels"]
+    for number in range(10):
+        world = make_world(WorldConfig(height_px=64, width_px=96, frames=8, seed=number))
+        film(folder / f"v{number}.mp4", number, frames=8)
+        Image.fromarray(world.mask(0).astype("uint8")).save(folder / f"m{number}.png")
+        lines.append(f"v{number}.mp4,m{number}.png")
+    for number in (3, 7):
+        (folder / f"v{number}.mp4").write_bytes(b"no video at all")
+    (folder / "videos.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def command(corpus: Path, out: object, *words: object) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "timecycle",
+        "bulk",
+        str(corpus / "videos.csv"),
+        "-o",
+        str(out),
+        *SMALL,
+        *map(str, words),
+    ]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "RAY_DISABLE_IMPORT_WARNING": "1"}
+
+
+def finish(words: list[str]) -> str:
+    done = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=240)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout + done.stderr
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files; of the record, what does not tell the time or the place."""
+    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    record = json.loads(files.pop("run.json"))
+    kept = {name: record[name] for name in ("video", "labels", "encoder", "config", "status")}
+    return {**files, "run.json": json.dumps(kept).encode()}
+
+
+@pytest.fixture(scope="module")
+def expected(corpus, tmp_path_factory) -> dict[str, dict[str, bytes]]:
+    """What `timecycle propagate` writes."""
+    folder = tmp_path_factory.mktemp("expected")
+    found = {}
+    for number in (0, 5):
+        words = [corpus / f"v{number}.mp4", corpus / f"m{number}.png", "-o", folder / str(number)]
+        finish([sys.executable, "-m", "timecycle", "propagate", *map(str, words), *SMALL])
+        found[f"v{number}"] = contents(folder / str(number))
+    return found
+
+
+def check(out: Path, expected: dict[str, dict[str, bytes]]) -> None:
+    good = {f"v{number}" for number in range(10)} - {"v3", "v7"}
+    assert {path.name for path in out.iterdir() if path.is_dir()} == good | {"records"}
+    assert {path.stem for path in (out / "records").iterdir()} == good
+    for name, files in expected.items():
+        assert contents(out / name) == files
+    letters = [json.loads(line) for line in (out / "dead.jsonl").read_text().splitlines()]
+    assert {letter["name"] for letter in letters} == {"v3", "v7"}
+    assert all(f"{letter['name']}.mp4" in letter["problem"] for letter in letters)
+
+
+def test_one_after_the_other_and_again_without_doing_it_twice(corpus, expected, tmp_path):
+    said = finish(command(corpus, tmp_path / "out"))
+    assert "8 of 10 videos are done" in said
+    assert "2 videos were given up: dead.jsonl says why" in said
+    check(tmp_path / "out", expected)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.png")}
+    said = finish(command(corpus, tmp_path / "out"))
+    assert "8 of 10 videos are done, 8 of them before" in said
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.png")} == before
+
+
+def test_parts_of_an_array_job_make_the_whole(corpus, expected, tmp_path):
+    for part in range(3):
+        finish(command(corpus, tmp_path / "out", "--shard", f"{part}/3"))
+    letters = "".join((tmp_path / "out" / f"dead-{part}-of-3.jsonl").read_text() for part in range(3))
+    (tmp_path / "out" / "dead.jsonl").write_text(letters)
+    check(tmp_path / "out", expected)
+
+
+def test_to_an_object_store_goes_one_tar_for_every_video(corpus, expected, bucket, server, tmp_path):
+    finish(command(corpus, bucket.name, "--shard", "0/5"))
+    place = server.root / bucket.name.removeprefix("s3://")
+    assert {path.name for path in place.glob("*.tar")} == {"v0.tar", "v5.tar"}
+    for name in ("v0", "v5"):
+        with tarfile.open(place / f"{name}.tar") as tar:
+            tar.extractall(tmp_path / name, filter="data")
+        assert contents(tmp_path / name) == expected[name]
+
+
+@pytest.mark.slow  # starts two Ray clusters
+def test_on_ray_with_workers_and_the_driver_killed(corpus, expected, tmp_path):
+    out = tmp_path / "out"
+    words = command(corpus, out, "--ray", "local", "--workers", "2")
+    driver = subprocess.Popen(
+        words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(), start_new_session=True
+    )
+    _until(lambda: len(list(out.glob("records/*.json"))) >= 1, driver)
+    assert _kill_a_worker()
+    _until(lambda: len(list(out.glob("records/*.json"))) >= 4, driver)
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.wait()
+    first = {path: path.stat().st_mtime_ns for path in out.glob("records/*.json")}
+    said = finish(words)
+    assert f"{len(first)} of them before" in said
+    assert all(path.stat().st_mtime_ns == changed for path, changed in first.items())
+    check(out, expected)
+
+
+def _until(true, process: subprocess.Popen[bytes], seconds: float = 120) -> None:
+    ends = time.monotonic() + seconds
+    while not true():
+        assert process.poll() is None, "it ended too early"
+        assert time.monotonic() < ends, "it takes too long"
+        time.sleep(0.02)
+
+
+def _kill_a_worker() -> bool:
+    """Kill a Ray worker that labels a video."""
+    for _ in range(500):
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                if path.read_bytes().startswith(b"ray::_label"):
+                    os.kill(int(path.parent.name), signal.SIGKILL)
+                    return True
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+        time.sleep(0.01)
+    return False
+
+
+# The manifest
+
+
+def test_a_manifest_of_lines_is_read_as_one_of_a_table(tmp_path):
+    (tmp_path / "a.csv").write_text("video,labels,name\nx/a.mp4,0=m.png 4=n.png,\ns3://b/c.mp4,m.png,second\n")
+    (tmp_path / "a.jsonl").write_text(
+        '{"video": "x/a.mp4", "labels": ["0=m.png", "4=n.png"]}\n\n'
+        '{"video": "s3://b/c.mp4", "labels": ["m.png"], "name": "second"}\n'
+    )
+    items = read_manifest(tmp_path / "a.csv")
+    assert items == read_manifest(tmp_path / "a.jsonl")
+    assert items[0] == Item("a", str(tmp_path / "x/a.mp4"), (f"0={tmp_path}/m.png", f"4={tmp_path}/n.png"))
+    assert items[1] == Item("second", "s3://b/c.mp4", (str(tmp_path / "m.png"),))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("video,labels\na/x.mp4,m.png\nb/x.mp4,m.png\n", "lines 2 and 3 would both write to x; give them names"),
+        ("video,labels\n", "lists no videos"),
+        ("film,mask\na,b\n", "the first line of .* is film,mask; begin it with: video,labels,name"),
+        ("video,labels\n,m.png\n", "line 2 names no video"),
+        ("video,labels\na.mp4,\n", "line 2 has no labels"),
+        ("video,labels,name\na.mp4,m.png,../up\n", r"line 2 has the name '\.\./up'"),
+        ("video,labels,name\na.mp4,m.png,.hidden\n", "line 2 has the name"),
+    ],
+)
+def test_a_manifest_that_cannot_be_meant_is_refused(text, said, tmp_path):
+    (tmp_path / "m.csv").write_text(text)
+    with pytest.raises(SettingsError, match=said):
+        read_manifest(tmp_path / "m.csv")
+
+
+@pytest.mark.parametrize("text", ['{"video": 3', "[1]", '{"video": "a", "label": "b"}'])
+def test_a_line_that_is_none_is_named(text, tmp_path):
+    (tmp_path / "m.jsonl").write_text(text + "\n")
+    with pytest.raises(SettingsError, match=r"m\.jsonl line 1 cannot be used"):
+        read_manifest(tmp_path / "m.jsonl")
+
+
+def test_shares_part_the_work(tmp_path):
+    (tmp_path / "m.csv").write_text("video,labels\n" + "".join(f"{n}.mp4,m.png\n" for n in range(10)))
+    parts = [read_manifest(tmp_path / "m.csv", Share.parse(f"{part}/3")) for part in range(3)]
+    assert sorted(item.name for part in parts for item in part) == sorted(str(n) for n in range(10))
+    for text, said in (("3/3", "no part 3 of 3"), ("x", "is not a part of the work")):
+        with pytest.raises(SettingsError, match=said):
+            Share.parse(text)
