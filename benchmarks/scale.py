@@ -70,7 +70,7 @@ def main() -> int:
             write_record(
                 f"scale_{name}",
                 settings={"clips": chosen.clips, "shard_mb": _CONFIG.shard_mb},
-                measured=measured,
+                measured=dict(measured),
                 seconds=time.monotonic() - began,
             )
             print(name, json.dumps(measured, indent=1), flush=True)

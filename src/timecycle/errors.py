@@ -42,5 +42,9 @@ class MissingError(StoreError):
     """A folder or object store does not hold it."""
 
 
+class DamagedError(StoreError):
+    """What a folder or object store holds is not what was put there."""
+
+
 def _rebuild(kind: type[TimecycleError], problem: str, remedy: str) -> TimecycleError:
     return kind(problem, remedy=remedy)

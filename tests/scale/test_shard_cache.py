@@ -7,7 +7,7 @@ from timecycle.data.pack import PackConfig, pack, pack_index, read_shards
 from timecycle.data.shard_cache import ShardCache
 from timecycle.data.transcode import ClipForm
 from timecycle.errors import SettingsError, StoreError, VideoError
-from timecycle.store import Folder
+from timecycle.store import Folder, open_store
 
 
 @pytest.fixture(scope="module")
@@ -82,3 +82,19 @@ def test_an_epoch_takes_every_shard_once_and_expects_the_next(packed, tmp_path):
     cache._coming.join()  # what comes next is fetched before it is asked for
     fetched = cache.fetched
     assert 0 < fetched <= 40
+
+
+@pytest.mark.slow  # clients take seconds to notice that a server is away
+def test_a_store_out_of_reach_is_not_a_lost_shard(films, bucket, server, tmp_path):
+    config = PackConfig(form=ClipForm(short_side_px=48), shard_mb=0.001)
+    entries = pack_index(read_shards(bucket, pack(films, bucket, tmp_path / "work", config))).entries
+    impatient = open_store(bucket.name, patience_seconds=1)
+    footage = PackFootage(ShardCache(impatient, tmp_path / "cache", limit_bytes=1e9), entries, mixed=2)
+    server.stop()
+    try:
+        with pytest.raises(StoreError, match="does not answer"):
+            footage.path(entries[0])
+    finally:
+        server.start()
+    assert footage.lost == {}
+    assert footage.path(entries[0]).is_file()

@@ -140,7 +140,10 @@ class Here:
 
     def next(self) -> tuple[Item, Outcome]:
         item = self._given.pop()
-        return item, label_one(item, self._work)
+        try:
+            return item, label_one(item, self._work)
+        except Exception as error:  # one video must not end the others
+            return item, Crashed(f"{type(error).__name__}: {error}")
 
 
 def _read_dead(outputs: Outputs, name: str) -> list[DeadLetter]:

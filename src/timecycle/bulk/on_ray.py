@@ -56,7 +56,7 @@ class OnRay:
         try:
             return item, self._ray.get(ready)
         except self._ray.exceptions.RayError as error:
-            return item, Crashed(str(error).splitlines()[0])
+            return item, Crashed(str(error).strip().splitlines()[-1])  # of a trace, what was raised
 
 
 def _label(item: Item, work: Work) -> Record | Refused:

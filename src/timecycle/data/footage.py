@@ -14,7 +14,7 @@ import numpy as np
 from timecycle.data.index import Entry
 from timecycle.data.order import sample_at, shard_sample_at, shards_at
 from timecycle.data.shard_cache import ShardCache
-from timecycle.errors import StoreError, VideoError
+from timecycle.errors import DamagedError, MissingError, StoreError, VideoError
 
 
 @runtime_checkable
@@ -75,8 +75,8 @@ class _Shuffled:
 class PackFootage:
     """The clips of a pack, through a cache on this machine; `mixed` shards at a time are shuffled together.
 
-    A shard that cannot be had, or a clip that is not what was packed, is left out. What is lost, if it is more than
-    `most_lost` of the clips, ends the work.
+    A shard that is gone, or is not what was packed, is left out; when that is more than `most_lost` of the clips, the
+    work ends. It ends at once when the store cannot be reached.
     """
 
     def __init__(self, cache: ShardCache, entries: Sequence[Entry], *, mixed: int, most_lost: float = 0.05) -> None:
@@ -97,7 +97,7 @@ class PackFootage:
         if shard not in self.lost:
             try:
                 return self._cache.folder(shard) / Path(entry.path).name
-            except StoreError as error:
+            except (MissingError, DamagedError) as error:  # a store that does not answer is another matter
                 self._lose(shard, error)
         raise VideoError(f"{entry.path} is lost: {self.lost[shard]}", remedy="pack the videos again")
 

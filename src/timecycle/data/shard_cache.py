@@ -6,10 +6,11 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from timecycle.data.shards import Shard, clip_name, read_shard, split_shard
-from timecycle.errors import SettingsError, StoreError
+from timecycle.errors import DamagedError, SettingsError, StoreError
 from timecycle.files import make_folder, waiting_lock, writing
 from timecycle.store import Store
 
@@ -46,12 +47,13 @@ class ShardCache:
         """The folder with the shard's clips, fetched if it is not here; StoreError if it cannot be had."""
         folder = self._folder / shard
         with self._lock_of(shard):
-            if not folder.exists():
+            while True:
+                with suppress(FileNotFoundError):  # it is not here, or another process has just made room
+                    os.utime(folder)
+                    return folder
                 with waiting_lock(self._folder / f".{shard}.lock"):
                     if not folder.exists():  # another process may have fetched it in the meantime
                         self._fetch(shard, folder)
-            os.utime(folder)
-        return folder
 
     def expect(self, shards: Sequence[str]) -> None:
         """Begin to fetch what will soon be needed, unless a fetch is under way."""
@@ -90,7 +92,7 @@ class ShardCache:
             else:
                 (folder / clip_name(number)).write_bytes(film)
         if damaged == len(shard.members):
-            raise StoreError(f"{self.name}/{shard.name}.tar is not what was packed", remedy="pack the videos again")
+            raise DamagedError(f"{self.name}/{shard.name}.tar is not what was packed", remedy="pack the videos again")
         if damaged:
             log.warning("%s/%s.tar: %d of %d clips are damaged", self.name, shard.name, damaged, len(shard.members))
 

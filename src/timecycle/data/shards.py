@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from timecycle.data.examine import Box
 from timecycle.data.index import Entry
-from timecycle.errors import StoreError
+from timecycle.errors import DamagedError
 
 _FORMAT = {"timecycle_shard": 1}
 _BLOCK = 512  # a tar's
@@ -108,7 +108,7 @@ def read_shard(text: str | bytes, *, where: str) -> Shard:
         shard = Shard(members=members, **fields)
         _check(shard)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise StoreError(f"{where} is not the index of a shard: {error}", remedy="pack the videos again") from error
+        raise DamagedError(f"{where} is not the index of a shard: {error}", remedy="pack the videos again") from error
     return shard
 
 
