@@ -57,22 +57,28 @@ class Recipe:
 
 
 RECIPES = {
-    "small": Recipe("the preset: res4, walks over two views"),
-    "res4_columns": Recipe("the head sees res2, res3 and res4", _RES4),
-    "res3_columns": Recipe("res4 left out, the head sees res2 and res3", _RES3),
-    "res4_pastes": Recipe("res4, all layers seen, pasted things", (*_RES4, *_PASTES)),
-    "res3_pastes": Recipe("res3, all layers seen, pasted things", (*_RES3, *_PASTES)),
-    "res3_pastes_sharp": Recipe("the same, temperature 0.04", (*_RES3, *_PASTES, *_SHARP)),
-    "res3_sharp_zoom": Recipe("the same, things in several sizes", (*_RES3, *_PASTES, *_SHARP, "clips.zoom=1,2")),
-    "res3_sharp_short": Recipe("the same, clips of two frames", (*_RES3, *_PASTES, *_SHARP, *_SHORT)),
-    "res3_bent": Recipe("the same, views that bend, and thin things", (*_RES3, *_PASTES, *_SHARP, *_SHORT, *_BENT)),
-    "res3_things": Recipe(
-        "the same, walks should also end on their thing", (*_RES3, *_PASTES, *_SHARP, *_SHORT, *_BENT, *_THINGS)
+    "small": Recipe("the preset small: res4, four frames"),
+    "res4_columns": Recipe("the same, the head sees res2, res3 and res4", _RES4),
+    "res3_columns": Recipe("res3, the head sees res2 and res3", _RES3),
+    "res4_pastes": Recipe("res4, four frames, pasted things", (*_RES4, *_PASTES)),
+    "res3_pastes": Recipe("res3, four frames, pasted things", (*_RES3, *_PASTES)),
+    "res3_pastes_sharp": Recipe("res3, four frames, temperature 0.04", (*_RES3, *_PASTES, *_SHARP)),
+    "res3_sharp_zoom": Recipe(
+        "res3, four frames, things in several sizes", (*_RES3, *_PASTES, *_SHARP, "clips.zoom=1,2")
     ),
-    "res2_short": Recipe("two frames, res3 left out too", (*_RES2, *_PASTES, *_SHARP, *_SHORT)),
-    "res4_short": Recipe("two frames, res4 again", (*_RES4, *_PASTES, *_SHARP, *_SHORT)),
-    "res3_recoloured": Recipe("two frames, each view in other colours", (*_RES3, *_PASTES, *_SHARP, *_SHORT, *_JITTER)),
-    "res3_open": Recipe("two frames, no step closed", (*_RES3, *_PASTES, *_SHARP, *_SHORT, "walks.dropout=0")),
+    "res3_sharp_short": Recipe("res3, two frames", (*_RES3, *_PASTES, *_SHARP, *_SHORT)),
+    "res3_bent": Recipe("res3, two frames, views that bend, thin things", (*_RES3, *_PASTES, *_SHARP, *_SHORT, *_BENT)),
+    "res3_things": Recipe(
+        "res3, two frames, walks should end on their thing", (*_RES3, *_PASTES, *_SHARP, *_SHORT, *_BENT, *_THINGS)
+    ),
+    "res2_short": Recipe("res2, two frames", (*_RES2, *_PASTES, *_SHARP, *_SHORT)),
+    "res4_short": Recipe("res4, two frames", (*_RES4, *_PASTES, *_SHARP, *_SHORT)),
+    "res3_recoloured": Recipe(
+        "res3, two frames, each view in other colours", (*_RES3, *_PASTES, *_SHARP, *_SHORT, *_JITTER)
+    ),
+    "res3_open": Recipe(
+        "res3, two frames, no step closed at random", (*_RES3, *_PASTES, *_SHARP, *_SHORT, "walks.dropout=0")
+    ),
 }
 
 

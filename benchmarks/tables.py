@@ -23,6 +23,7 @@ from curves import draw_curves
 from growth import draw_growth, exponent
 from hours import Stage, draw_hours
 from learn import RUNS, SHOWN, Group, Run
+from recipes import RECIPES
 from record import RESULTS
 from timecycle.errors import SettingsError, TimecycleError
 from timecycle.evaluation.figure import save_small
@@ -367,7 +368,7 @@ def _recipes(results: Results) -> str:
         settings, scores = record["settings"], record["measured"]["scores"]
         coloured = record["measured"].get("scores_with_colour")
         return [
-            settings.get("words", name),
+            RECIPES[name].words if name in RECIPES else name,
             f"{settings['steps']:,}" if settings else "-",
             *(f"{100 * scores[score]:.1f}" for score in ("J", "F")),
             *(f"{100 * coloured[score]:.1f}" if coloured else "-" for score in ("J", "F")),
