@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -134,7 +135,8 @@ def test_on_ray_with_workers_and_the_driver_killed(corpus, expected, tmp_path):
     driver.wait()
     first = {path: path.stat().st_mtime_ns for path in out.glob("records/*.json")}
     said = finish(words)
-    assert f"{len(first)} of them before" in said
+    # A worker may outlive its driver by the video it has in hand.
+    assert int(re.search(r"(\d+) of them before", said)[1]) >= len(first)
     assert all(path.stat().st_mtime_ns == changed for path, changed in first.items())
     check(out, expected)
 

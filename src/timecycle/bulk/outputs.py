@@ -48,7 +48,12 @@ class Outputs:
         return tempfile.TemporaryDirectory(dir=self._folder, prefix=f".{name}.", suffix=".part")
 
     def commit(self, name: str, folder: Path, record: Mapping[str, Any]) -> None:
-        """Put a finished folder into its place, then its record; doing it again gives the same."""
+        """Put a finished folder into its place, then its record.
+
+        A worker that outlives its driver may come second with the same bytes: what has a record is left as it is.
+        """
+        if self.read(f"{_RECORDS}/{name}.json"):
+            return
         if self._folder is None:
             self._commit_tar(name, folder)
         else:

@@ -1,0 +1,456 @@
+"""Packs, training from S3 and bulk work at full size, with real parts: an S3 server on loopback, a Ray cluster, kills.
+
+    python benchmarks/corpus.py RAW_VIDEO --work DIR [--only pack load train bulk] [--clips 300]
+
+Needs the extras s3 and bulk, and rclone. Results: corpus_pack.json and so on, one for each part.
+"""
+
+import argparse
+import csv
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+from PIL import Image
+
+from record import write_record
+from s3_server import S3Server
+from timecycle.data.clips import ClipChoice, ClipConfig, choose_clip, read_clip
+from timecycle.data.footage import PackFootage
+from timecycle.data.index import Entry, find_videos
+from timecycle.data.order import generator
+from timecycle.data.pack import Pack, PackConfig, check_pack, pack, pack_index, read_pack, read_shards
+from timecycle.data.shard_cache import ShardCache
+from timecycle.files import make_folder
+from timecycle.store import Folder, open_store
+from timecycle.video import open_video
+
+_CONFIG = PackConfig(shard_mb=8)
+_PARTS = ("pack", "load", "train", "bulk")
+_KILL_SECONDS = 30
+_CORRUPT = 5
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("videos", type=Path)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--only", nargs="*", default=_PARTS, choices=_PARTS)
+    parser.add_argument("--clips", type=int, default=300)
+    chosen = parser.parse_args()
+    work = make_folder(chosen.work)
+    footage = some_videos(chosen.videos, work / f"videos{chosen.clips}", chosen.clips)
+    server = S3Server(make_folder(work / "s3"))
+    make_folder(server.root / "bucket")
+    os.environ.update(server.environment)
+    server.start()
+    parts: dict[str, Callable[[Path, Path, S3Server], Mapping[str, Any]]] = {
+        "pack": measure_pack,
+        "load": measure_load,
+        "train": measure_train,
+        "bulk": measure_bulk,
+    }
+    try:
+        for name in chosen.only:
+            began = time.monotonic()
+            measured = parts[name](footage, work, server)
+            write_record(
+                f"corpus_{name}",
+                settings={"clips": chosen.clips, "shard_mb": _CONFIG.shard_mb},
+                measured=dict(measured),
+                seconds=time.monotonic() - began,
+            )
+            print(name, json.dumps(measured, indent=1), flush=True)
+    finally:
+        server.stop()
+    return 0
+
+
+def some_videos(videos: Path, folder: Path, count: int) -> Path:
+    """Links to every n-th video."""
+    if not folder.exists():
+        make_folder(folder)
+        found = list(find_videos(videos))
+        for path in [found[place * len(found) // count] for place in range(count)]:
+            (folder / path.replace("/", "_")).symlink_to((videos / path).resolve())
+    return folder
+
+
+# Packing
+
+
+def measure_pack(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
+    """To a folder in one go, to S3 killed twice, and the time against the number of videos."""
+    address = "s3://bucket/pack"
+    for old in (server.root / "bucket" / "pack", work / "pack_folder", work / "pack_work", work / "pack_s3"):
+        shutil.rmtree(old, ignore_errors=True)
+    began = time.monotonic()
+    whole = pack(footage, Folder(work / "pack_folder"), work / "pack_work", _CONFIG, workers=2)
+    seconds = time.monotonic() - began
+    words = ["pack", footage, address, "--work", work / "pack_s3", "--shard-mb", _CONFIG.shard_mb, "--workers", 2]
+    kills = 0
+    for share in (1 / 3, 2 / 3):
+        process = _start(words)
+        _until(lambda share=share: _tars(server) >= share * len(whole.shards), process)  # type: ignore[misc]
+        _kill(process)
+        kills += 1
+    _finish(words)
+    store = open_store(address)
+    growth = []
+    for part in (4, 2):
+        some = some_videos(footage, work / f"part{part}", len(list(footage.iterdir())) // part)
+        shutil.rmtree(work / "part_pack", ignore_errors=True)
+        shutil.rmtree(work / "part_work", ignore_errors=True)
+        start = time.monotonic()
+        done = pack(some, Folder(work / "part_pack"), work / "part_work", _CONFIG, workers=2)
+        growth.append({"videos": done.counts.videos, "seconds": round(time.monotonic() - start, 1)})
+    growth.append({"videos": whole.counts.videos, "seconds": round(seconds, 1)})
+    size = sum(shard.size for shard in whole.shards)
+    return {
+        "counts": vars(whole.counts),
+        "shards": len(whole.shards),
+        "bytes": size,
+        "bytes_per_hour": size / (whole.counts.seconds / 3600),
+        "kills": kills,
+        "same_shards_after_kills": read_pack(store).shards == whole.shards,
+        "differing_after_reading_back": check_pack(store),
+        "core_hours_per_hour": 2 * seconds / whole.counts.seconds,
+        "growth": growth,
+    }
+
+
+def _tars(server: S3Server) -> int:
+    return len(list((server.root / "bucket" / "pack").glob("*.tar")))
+
+
+# Loading
+
+
+def measure_load(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
+    """Clips from S3 against bare decoding and resizing of the same frames of files at hand, turn by turn."""
+    store, entries = _packed(footage, work)
+    config = ClipConfig(min_motion=0)
+    files = _files_at_hand(store, entries, work / "load_files")
+    ratios, ours_rate = [], []
+    turns = 10
+    for turn in range(turns):
+        shutil.rmtree(work / "load_cache", ignore_errors=True)
+        cache = ShardCache(store, work / "load_cache", limit_bytes=1e9)
+        reader = PackFootage(cache, entries, mixed=4)
+        order = reader.order(entries, seed=turn)
+        places = [entries[order.sample(0, position)] for position in range(len(entries) // 2)]
+        choices = [
+            choose_clip(entry, config, generator(seed=turn, epoch=0, position=place))
+            for place, entry in enumerate(places)
+        ]
+        began = time.perf_counter()
+        ours = [read_clip(reader.path(e), e, c, config) for e, c in zip(places, choices, strict=True)]
+        middle = time.perf_counter()
+        bare = [_bare(files[e.path], e, c, config) for e, c in zip(places, choices, strict=True)]
+        end = time.perf_counter()
+        if not all(np.array_equal(one, other) for one, other in zip(ours, bare, strict=True)):
+            raise SystemExit("error: the two ways of reading give different pixels")
+        ratios.append((end - middle) / (middle - began))
+        ours_rate.append(len(places) / (middle - began))
+    return {
+        "throughput_over_bare": round(statistics.median(ratios), 3),
+        "ratios": [round(ratio, 3) for ratio in ratios],
+        "clips_per_second": round(statistics.median(ours_rate), 1),
+        "clips_per_turn": len(entries) // 2,
+        "frames_per_clip": config.frames,
+    }
+
+
+def _packed(footage: Path, work: Path) -> tuple[Any, Sequence[Entry]]:
+    store = open_store("s3://bucket/pack")
+    done: Pack = pack(footage, store, work / "pack_s3", _CONFIG, workers=2)
+    return store, pack_index(read_shards(store, done)).entries
+
+
+def _files_at_hand(store: Any, entries: Sequence[Entry], folder: Path) -> dict[str, Path]:
+    cache = ShardCache(store, folder, limit_bytes=1e12)
+    return {entry.path: cache.folder(entry.path.split("/")[0]) / Path(entry.path).name for entry in entries}
+
+
+def _bare(path: Path, entry: Entry, choice: ClipChoice, config: ClipConfig) -> np.ndarray:
+    """The plainest way: decode up to the last frame wanted, convert these, resize and crop them."""
+    wanted, pictures = set(choice.frames), []
+    with av.open(str(path)) as container:
+        container.streams.video[0].thread_type = "NONE"
+        for number, frame in enumerate(container.decode(video=0)):
+            if number in wanted:
+                pictures.append(_cut(frame.to_ndarray(format="rgb24"), entry, choice, config))
+            if number == choice.frames[-1]:
+                break
+    return np.stack(pictures)
+
+
+def _cut(image: np.ndarray, entry: Entry, choice: ClipChoice, config: ClipConfig) -> np.ndarray:
+    box, side = entry.box, config.crop_px
+    picture = Image.fromarray(image[box.top : box.bottom, box.left : box.right])
+    scale = choice.short_side_px / min(box.width_px, box.height_px)
+    across, down = picture.width / round(picture.width * scale), picture.height / round(picture.height * scale)
+    left, top = choice.left_px, choice.top_px
+    part = (
+        left * across,
+        top * down,
+        min((left + side) * across, picture.width),
+        min((top + side) * down, picture.height),
+    )
+    crop = np.asarray(picture.resize((side, side), Image.Resampling.BILINEAR, box=part))
+    return crop[:, ::-1] if choice.is_flipped else crop
+
+
+# Training
+
+_TRAIN = """
+import os, signal, sys, time
+from pathlib import Path
+from timecycle.config import train_config
+from timecycle.data.clips import ClipReader
+from timecycle.training import trainer
+from timecycle.training.corpus import Videos
+from kills import TINY
+
+folder, cache, log, last, steps = sys.argv[1:6]
+read = ClipReader.read
+
+def noted(self, epoch, position, rng):
+    clip = read(self, epoch, position, rng)
+    if len(self) > 100:  # not the clips kept aside
+        with open(log, "a") as file:
+            file.write(f"{epoch} {position} {clip.path}\\n")
+    return clip
+
+ClipReader.read = noted
+
+def show(progress):
+    print(progress.step, flush=True)
+    if progress.step == int(last):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+settings = (*TINY, "held_out=0.1", "precision=fp32", "checkpoint_every=5", "mixed_shards=4", "batch=4")
+config = train_config("small", (*settings, f"steps={steps}", "validate_every=10000"))
+videos = Videos(place="s3://bucket/pack", cache=Path(cache), cache_gb=0.08)
+trainer.train(videos, Path(folder), config, resume=Path(folder, "train.json").exists(), watch=trainer.Watch(step=show))
+"""
+_STEPS, _BATCH = 120, 4
+
+
+def measure_train(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
+    """Ten kills, 2 -> 1 -> 2 processes, and a server that is away for 20 s: which clips came when."""
+    _packed(footage, work)
+    here = work / "train"
+    shutil.rmtree(here, ignore_errors=True)
+    make_folder(here)
+    (here / "program.py").write_text(_TRAIN)
+
+    def start(name: str, *, world: int = 1, last: int = 0) -> subprocess.Popen[str]:
+        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"] if world > 1 else []
+        words = [here / "program.py", here / name, here / "cache", here / f"{name}.txt", last, _STEPS]
+        environment = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(Path(__file__).parent)}
+        return subprocess.Popen(
+            [sys.executable, *launcher, *map(str, words)],
+            env=os.environ | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+
+    _end(start("whole"))
+    chance = random.Random(0)
+    kills = sorted(chance.sample(range(2, _STEPS - 5), 10))
+    for step in kills:
+        process = start("killed")
+        _read_until(process, step)
+        _kill(process)
+    _end(start("killed"))
+    for world, last in ((2, _STEPS // 3), (1, 2 * _STEPS // 3), (2, _STEPS)):
+        _end(start("worlds", world=world, last=last))
+    shutil.rmtree(here / "cache")
+    process = start("alone")
+    _read_until(process, 2)
+    server.stop()
+    timer = threading.Timer(20, server.start)
+    timer.start()
+    _end(process)
+    timer.join()
+    expected = _samples(here / "whole.txt")
+    count = 1 + max(position for _, position in expected)
+    taken = [divmod(place, count) for place in range(_STEPS * _BATCH)]
+    same = {
+        name: [_samples(here / f"{name}.txt").get(place) for place in taken] == [expected[place] for place in taken]
+        for name in ("killed", "worlds", "alone")
+    }
+    weights = {
+        name: hashlib.sha256((here / name / "weights.safetensors").read_bytes()).hexdigest()
+        for name in ("whole", "killed", "alone")
+    }
+    return {
+        "steps": _STEPS,
+        "kills_at_steps": kills,
+        "same_sequence": same,
+        "clips": len(taken),
+        "different_clips_in_an_epoch": len({expected[place] for place in taken if place[0] == 0}),
+        "same_weights": {name: digest == weights["whole"] for name, digest in weights.items()},
+        "server_away_seconds": 20,
+    }
+
+
+def _samples(path: Path) -> dict[tuple[int, int], str]:
+    found: dict[tuple[int, int], str] = {}
+    for line in path.read_text().splitlines():
+        epoch, position, clip = line.split()
+        if found.setdefault((int(epoch), int(position)), clip) != clip:
+            raise SystemExit(f"error: position {position} of epoch {epoch} gave two clips")
+    return found
+
+
+# Many videos
+
+
+def measure_bulk(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
+    """All videos on two workers of which one is killed every 30 s, the driver killed once, five files corrupt."""
+    here = work / "bulk"
+    shutil.rmtree(here, ignore_errors=True)
+    manifest = _manifest(footage, make_folder(here))
+    settings = ["--preset", "fast", "--set", "image_size_px=96"]
+    alone = ["bulk", manifest, *settings, "--ray", "local", "--workers"]
+    began = time.monotonic()
+    _finish([*alone, 1, "-o", here / "one"])
+    one = time.monotonic() - began
+    began = time.monotonic()
+    _finish([*alone, 2, "-o", here / "two"])
+    two = time.monotonic() - began
+    began = time.monotonic()
+    _finish(["bulk", manifest, *settings, "-o", here / "plain"])
+    plain = time.monotonic() - began
+    words = [*alone, 2, "-o", here / "killed"]
+    stop = threading.Event()
+    killed: list[int] = []
+    killer = threading.Thread(target=_kill_workers, args=(stop, killed))
+    killer.start()
+    process = _start(words)
+    half = len(list(footage.iterdir())) // 2
+    _until(lambda: len(list((here / "killed" / "records").glob("*.json"))) >= half, process)
+    _kill(process)
+    before = {path: path.stat().st_mtime_ns for path in (here / "killed" / "records").glob("*.json")}
+    _finish(words)
+    stop.set()
+    killer.join()
+    names = {path.stem for path in (here / "killed" / "records").glob("*.json")}
+    rates = {name: json.loads((here / name / "summary.json").read_text()) for name in ("one", "two", "plain")}
+    return {
+        "videos": len(list(footage.iterdir())),
+        "frames": rates["one"]["frames"],
+        "done": len(names),
+        "dead_letters": len((here / "killed" / "dead.jsonl").read_text().splitlines()),
+        "workers_killed": len(killed),
+        "done_again_after_the_driver_was_killed": sum(
+            path.stat().st_mtime_ns != changed for path, changed in before.items()
+        ),
+        "outputs_equal_to_propagate": all(_same(here / "plain" / name, here / "killed" / name) for name in names),
+        "efficiency_of_two_workers": rates["one"]["seconds"] / (2 * rates["two"]["seconds"]),
+        "seconds": {"plain": plain, "one": one, "two": two},
+        "overhead_seconds_per_video": (rates["one"]["seconds"] - rates["plain"]["seconds"]) / len(names),
+        "cluster_start_seconds": one - rates["one"]["seconds"],
+    }
+
+
+def _manifest(footage: Path, folder: Path) -> Path:
+    """Short parts of the videos, each with a box in the middle of its first frame; some are cut off in the middle."""
+    corrupt = set(random.Random(0).sample(range(len(list(footage.iterdir()))), _CORRUPT))
+    with (folder / "videos.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["video", "labels"])
+        for number, path in enumerate(sorted(footage.iterdir())):
+            with open_video(path) as video:
+                height, width = video.size.height_px, video.size.width_px
+            mask = np.zeros((height, width), np.uint8)
+            mask[height // 4 : 3 * height // 4, width // 4 : 3 * width // 4] = 1
+            Image.fromarray(mask).save(folder / f"{number:04d}.png")
+            film = folder / f"{number:04d}.mp4"
+            content = path.read_bytes()
+            film.write_bytes(content[: len(content) // 2] if number in corrupt else content)
+            table.writerow([film.name, f"{number:04d}.png"])
+    return folder / "videos.csv"
+
+
+def _same(one: Path, other: Path) -> bool:
+    names = [{p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()} for folder in (one, other)]
+    return names[0] == names[1] and all(
+        (one / name).read_bytes() == (other / name).read_bytes() for name in names[0] - {"run.json"}
+    )
+
+
+def _kill_workers(stop: threading.Event, killed: list[int]) -> None:
+    while not stop.wait(_KILL_SECONDS):
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                if path.read_bytes().startswith(b"ray::_label"):
+                    os.kill(int(path.parent.name), signal.SIGKILL)
+                    killed.append(int(path.parent.name))
+                    break
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+
+
+# Processes
+
+
+def _start(words: Sequence[object]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "timecycle", *map(str, words)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def _finish(words: Sequence[object]) -> None:
+    _end(_start(words))
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.communicate()
+    if process.returncode:
+        raise SystemExit(f"error: {process.args!r} ended with {process.returncode}")
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def _until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    while not true():
+        if process.poll() is not None:
+            raise SystemExit(f"error: {process.args!r} ended before it could be killed")
+        time.sleep(0.05)
+
+
+def _read_until(process: subprocess.Popen[str], step: int) -> None:
+    for line in process.stdout or ():
+        if int(line) >= step:
+            return
+    raise SystemExit(f"error: {process.args!r} ended before step {step}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
