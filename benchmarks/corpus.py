@@ -26,6 +26,8 @@ import av
 import numpy as np
 from PIL import Image
 
+from kills import TINY
+from noted_training import samples
 from record import write_record
 from s3_server import S3Server
 from timecycle.data.clips import ClipChoice, ClipConfig, choose_clip, read_clip
@@ -39,6 +41,7 @@ from timecycle.store import Folder, open_store
 from timecycle.video import open_video
 
 _CONFIG = PackConfig(shard_mb=8)
+_ADDRESS = "s3://bucket/pack"
 _PARTS = ("pack", "load", "train", "bulk")
 _KILL_SECONDS = 30
 _CORRUPT = 5
@@ -94,13 +97,12 @@ def some_videos(videos: Path, folder: Path, count: int) -> Path:
 
 def measure_pack(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
     """To a folder in one go, to S3 killed twice, and the time against the number of videos."""
-    address = "s3://bucket/pack"
     for old in (server.root / "bucket" / "pack", work / "pack_folder", work / "pack_work", work / "pack_s3"):
         shutil.rmtree(old, ignore_errors=True)
     began = time.monotonic()
     whole = pack(footage, Folder(work / "pack_folder"), work / "pack_work", _CONFIG, workers=2)
     seconds = time.monotonic() - began
-    words = ["pack", footage, address, "--work", work / "pack_s3", "--shard-mb", _CONFIG.shard_mb, "--workers", 2]
+    words = ["pack", footage, _ADDRESS, "--work", work / "pack_s3", "--shard-mb", _CONFIG.shard_mb, "--workers", 2]
     kills = 0
     for share in (1 / 3, 2 / 3):
         process = _start(words)
@@ -108,7 +110,7 @@ def measure_pack(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
         _kill(process)
         kills += 1
     _finish(words)
-    store = open_store(address)
+    store = open_store(_ADDRESS)
     growth = []
     for part in (4, 2):
         some = some_videos(footage, work / f"part{part}", len(list(footage.iterdir())) // part)
@@ -175,7 +177,7 @@ def measure_load(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
 
 
 def _packed(footage: Path, work: Path) -> tuple[Any, Sequence[Entry]]:
-    store = open_store("s3://bucket/pack")
+    store = open_store(_ADDRESS)
     done: Pack = pack(footage, store, work / "pack_s3", _CONFIG, workers=2)
     return store, pack_index(read_shards(store, done)).entries
 
@@ -216,38 +218,11 @@ def _cut(image: np.ndarray, entry: Entry, choice: ClipChoice, config: ClipConfig
 
 # Training
 
-_TRAIN = """
-import os, signal, sys, time
-from pathlib import Path
-from timecycle.config import train_config
-from timecycle.data.clips import ClipReader
-from timecycle.training import trainer
-from timecycle.training.corpus import Videos
-from kills import TINY
-
-folder, cache, log, last, steps = sys.argv[1:6]
-read = ClipReader.read
-
-def noted(self, epoch, position, rng):
-    clip = read(self, epoch, position, rng)
-    if len(self) > 100:  # not the clips kept aside
-        with open(log, "a") as file:
-            file.write(f"{epoch} {position} {clip.path}\\n")
-    return clip
-
-ClipReader.read = noted
-
-def show(progress):
-    print(progress.step, flush=True)
-    if progress.step == int(last):
-        os.kill(os.getpid(), signal.SIGTERM)
-
-settings = (*TINY, "held_out=0.1", "precision=fp32", "checkpoint_every=5", "mixed_shards=4", "batch=4")
-config = train_config("small", (*settings, f"steps={steps}", "validate_every=10000"))
-videos = Videos(place="s3://bucket/pack", cache=Path(cache), cache_gb=0.08)
-trainer.train(videos, Path(folder), config, resume=Path(folder, "train.json").exists(), watch=trainer.Watch(step=show))
-"""
 _STEPS, _BATCH = 120, 4
+_SETTINGS = (
+    *(*TINY, "held_out=0.1", "precision=fp32", "checkpoint_every=5", "mixed_shards=4", f"batch={_BATCH}"),
+    *(f"steps={_STEPS}", "validate_every=10000"),
+)
 
 
 def measure_train(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
@@ -256,12 +231,12 @@ def measure_train(footage: Path, work: Path, server: S3Server) -> dict[str, Any]
     here = work / "train"
     shutil.rmtree(here, ignore_errors=True)
     make_folder(here)
-    (here / "program.py").write_text(_TRAIN)
 
     def start(name: str, *, world: int = 1, last: int = 0) -> subprocess.Popen[str]:
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"] if world > 1 else []
-        words = [here / "program.py", here / name, here / "cache", here / f"{name}.txt", last, _STEPS]
-        environment = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(Path(__file__).parent)}
+        program = Path(__file__).with_name("noted_training.py")
+        words = [program, _ADDRESS, here / name, here / "cache", here / f"{name}.txt", 100, last, 0.08, *_SETTINGS]
+        environment = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
         return subprocess.Popen(
             [sys.executable, *launcher, *map(str, words)],
             env=os.environ | environment,
@@ -289,11 +264,11 @@ def measure_train(footage: Path, work: Path, server: S3Server) -> dict[str, Any]
     timer.start()
     _end(process)
     timer.join()
-    expected = _samples(here / "whole.txt")
+    expected = samples(here / "whole.txt")
     count = 1 + max(position for _, position in expected)
     taken = [divmod(place, count) for place in range(_STEPS * _BATCH)]
     same = {
-        name: [_samples(here / f"{name}.txt").get(place) for place in taken] == [expected[place] for place in taken]
+        name: [samples(here / f"{name}.txt").get(place) for place in taken] == [expected[place] for place in taken]
         for name in ("killed", "worlds", "alone")
     }
     weights = {
@@ -309,15 +284,6 @@ def measure_train(footage: Path, work: Path, server: S3Server) -> dict[str, Any]
         "same_weights": {name: digest == weights["whole"] for name, digest in weights.items()},
         "server_away_seconds": 20,
     }
-
-
-def _samples(path: Path) -> dict[tuple[int, int], str]:
-    found: dict[tuple[int, int], str] = {}
-    for line in path.read_text().splitlines():
-        epoch, position, clip = line.split()
-        if found.setdefault((int(epoch), int(position)), clip) != clip:
-            raise SystemExit(f"error: position {position} of epoch {epoch} gave two clips")
-    return found
 
 
 # Many videos

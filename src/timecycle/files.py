@@ -53,6 +53,12 @@ def make_folder(path: Path) -> Path:
     return path
 
 
+def user_cache(kind: str, place: str) -> Path:
+    """Where the user's caches keep what belongs to a place."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return caches / "timecycle" / kind / hashlib.sha256(place.encode()).hexdigest()[:20]
+
+
 def sha256(paths: Iterable[Path]) -> str:
     """One checksum over the contents of the files, in the order given."""
     digest = hashlib.sha256()

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from films import write_film
 from timecycle.synthetic import World, WorldConfig, make_world
-from timecycle.video import Size, VideoWriter, open_video
 
 HEIGHT, WIDTH = 64, 96
 
@@ -17,13 +17,8 @@ def world(seed: int = 0, *, frames: int = 16, still: bool = False) -> World:
 
 
 def write_video(path: Path, images: Iterable[np.ndarray], *, fps: float = 12) -> Path:
-    images = list(images)
     path.parent.mkdir(parents=True, exist_ok=True)
-    timing = open_video(np.zeros((1, 2, 2, 3), np.uint8), fps=fps)
-    with VideoWriter(path, Size(*images[0].shape[:2]), timing.time_base) as writer:
-        for pts, image in enumerate(images):
-            writer.write(image, pts)
-    return path
+    return write_film(path, list(images), fps=fps)
 
 
 def write_images(folder: Path, images: Iterable[np.ndarray]) -> Path:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import noted_training
 from kills import TINY
+from noted_training import samples
 from timecycle.data.pack import PackConfig, pack
 from timecycle.data.transcode import ClipForm
 from timecycle.training.journal import read_journal
@@ -18,50 +20,19 @@ from timecycle.training.journal import read_journal
 STEPS = 10
 SETTINGS = (*TINY, "objective=walks", f"steps={STEPS}", "precision=fp32", "workers=1", "checkpoint_every=2")
 SETTINGS = (*SETTINGS, "mixed_shards=2", "validate_every=100")
-PROGRAM = """
-import os, signal, sys
-from pathlib import Path
-from timecycle.config import train_config
-from timecycle.data.clips import ClipReader
-from timecycle.training import trainer
-from timecycle.training.corpus import Videos
-
-place, folder, cache, log, last, settings = sys.argv[1:7]
-read = ClipReader.read
-
-def noted(self, epoch, position, rng):
-    clip = read(self, epoch, position, rng)
-    if len(self) > 10:  # not the clips kept aside
-        with open(log, "a") as file:
-            file.write(f"{epoch} {position} {clip.path}\\n")
-    return clip
-
-ClipReader.read = noted
-
-def show(progress):
-    print(progress.step, flush=True)
-    if progress.step == int(last):
-        os.kill(os.getpid(), signal.SIGTERM)
-
-videos = Videos(place=place, cache=Path(cache), cache_gb=0.001)
-begun = Path(folder, "train.json").exists()
-config = train_config("small", settings.split())
-trainer.train(videos, Path(folder), config, resume=begun, watch=trainer.Watch(step=show))
-"""
+PROGRAM = Path(noted_training.__file__)
 
 
 @pytest.fixture
 def run(films, bucket, tmp_path):
     """Starts a training process; its folder, cache and log of samples are named by the first word."""
     pack(films, bucket, tmp_path / "work", PackConfig(form=ClipForm(short_side_px=48), shard_mb=0.005))
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
 
     def start(name: str, *, world: int = 1, last: int = 0) -> subprocess.Popen[str]:
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"] if world > 1 else []
-        words = [program, bucket.name, tmp_path / name, tmp_path / "cache", tmp_path / f"{name}.txt", last]
+        words = [bucket.name, tmp_path / name, tmp_path / "cache", tmp_path / f"{name}.txt", 10, last, 0.001]
         return subprocess.Popen(
-            [sys.executable, *launcher, *map(str, words), " ".join(SETTINGS)],
+            [sys.executable, *launcher, *map(str, (PROGRAM, *words, *SETTINGS))],
             env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -75,15 +46,6 @@ def run(films, bucket, tmp_path):
 def finish(process: subprocess.Popen[str]) -> None:
     _, said = process.communicate(timeout=200)
     assert process.returncode == 0, said[-3000:]
-
-
-def samples(path: Path) -> dict[tuple[int, int], str]:
-    """The clip at every position; however often it was read, it is the same."""
-    found: dict[tuple[int, int], str] = {}
-    for line in path.read_text().splitlines():
-        epoch, position, clip = line.split()
-        assert found.setdefault((int(epoch), int(position)), clip) == clip
-    return found
 
 
 def until(process: subprocess.Popen[str], step: int) -> None:

@@ -3,7 +3,7 @@
 import json
 import statistics
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -88,37 +88,38 @@ def run_bulk(
     """Do what is not done yet. Killed at any moment, the next run goes on from what was committed."""
     outputs = Outputs(work.place)
     done = outputs.done()
-    dead_name = f"dead-{share.part}-of-{share.parts}.jsonl" if share else "dead.jsonl"
+    part = f"-{share.part}-of-{share.parts}" if share else ""
+    dead_name = f"dead{part}.jsonl"
     dead = [] if retry_dead else [letter for letter in _read_dead(outputs, dead_name) if letter.name not in done]
     before = {item.name for item in items} & set(done)
     settled = before | {letter.name for letter in dead}
-    waiting = deque((item, 1) for item in items if item.name not in settled)
-    tries = {}
+    waiting = deque(item for item in items if item.name not in settled)
+    tries: Counter[str] = Counter()
+    here = len(before)  # done, of these items
     frames, began, running = 0, time.monotonic(), 0
     while waiting or running:
         while waiting and engine.room > 0:
-            item, number = waiting.popleft()
-            tries[item.name] = number
+            item = waiting.popleft()
+            tries[item.name] += 1
             engine.begin(item)
             running += 1
         item, outcome = engine.next()
         running -= 1
         if isinstance(outcome, Record):
             done[item.name] = asdict(outcome)
+            here += 1
             frames += outcome.frames
         elif isinstance(outcome, Crashed) and tries[item.name] < _TRIES:
-            waiting.append((item, tries[item.name] + 1))
+            waiting.append(item)
         else:
             letter = DeadLetter(name=item.name, video=item.video, tries=tries[item.name], problem=outcome.problem)
             dead.append(letter)
             outputs.write(dead_name, "".join(json.dumps(asdict(one)) + "\n" for one in dead))
         if show is not None:
-            here = sum(item.name in done for item in items)
             show(Progress(here, len(items), len(dead), frames / (time.monotonic() - began)))
     seconds = time.monotonic() - began
     summary = _summary(items, done, len(before), len(dead), frames, seconds)
-    name = f"summary-{share.part}-of-{share.parts}.json" if share else "summary.json"
-    outputs.write(name, json.dumps(asdict(summary), indent=2) + "\n")
+    outputs.write(f"summary{part}.json", json.dumps(asdict(summary), indent=2) + "\n")
     if not dead:
         outputs.write(dead_name, "")
     return summary

@@ -1,22 +1,31 @@
 """`timecycle bulk`"""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.bulk.bulk import Here, Progress, Summary, run_bulk
+from timecycle.bulk.bulk import Engine, Here, Progress, Summary, run_bulk
 from timecycle.bulk.manifest import Share, read_manifest
 from timecycle.bulk.on_ray import on_ray
 from timecycle.bulk.one import Work
 from timecycle.cli.console import Bar, err, out, progress
-from timecycle.cli.options import Device, Encoder, Precision, Preset, Settings
+from timecycle.cli.options import (
+    Abstain,
+    Device,
+    Encoder,
+    Precision,
+    Preset,
+    Settings,
+    Unjudged,
+    encoder_from_anywhere,
+    trust_of,
+)
 from timecycle.config import propagate_config
-from timecycle.errors import SettingsError
 from timecycle.model.registry import DEFAULT_ENCODER
-from timecycle.propagation.confidence import TrustConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,34 +55,28 @@ class Bulk:
     set: Settings = ()
     device: Device = "auto"
     precision: Precision = "fp32"
-    abstain: Annotated[
-        float,
-        arg(metavar="CONFIDENCE", help="objects less sure than this are not labelled: nothing rather than a guess"),
-    ] = 0.0
-    unjudged: Annotated[bool, arg(help="do not judge how sure labels are")] = False
+    abstain: Abstain = 0.0
+    unjudged: Unjudged = False
 
     def __call__(self) -> None:
-        if self.unjudged and self.abstain:
-            raise SettingsError(
-                "--abstain needs the confidence that --unjudged leaves out", remedy="leave one of them out"
-            )
         share = Share.parse(self.shard) if self.shard else None
         items = read_manifest(self.manifest, share)
         work = Work(
             place=self.out,
-            encoder=str(Path(self.encoder).absolute()) if Path(self.encoder).exists() else self.encoder,
+            encoder=encoder_from_anywhere(self.encoder),
             config=propagate_config(self.preset, self.set),
-            trust=None if self.unjudged else TrustConfig(least=self.abstain),
+            trust=trust_of(abstain=self.abstain, unjudged=self.unjudged),
             device=self.device,
             precision=self.precision,
         )
-        with progress("videos") as bar:
-            if self.ray is None:
-                summary = run_bulk(items, work, Here(work), share=share, retry_dead=self.retry_dead, show=_on(bar))
-            else:
-                with on_ray(self.ray, work, workers=self.workers, threads=self.threads) as engine:
-                    summary = run_bulk(items, work, engine, share=share, retry_dead=self.retry_dead, show=_on(bar))
+        with progress("videos") as bar, self._engine(work) as engine:
+            summary = run_bulk(items, work, engine, share=share, retry_dead=self.retry_dead, show=_on(bar))
         self._print(summary)
+
+    def _engine(self, work: Work) -> AbstractContextManager[Engine]:
+        if self.ray is None:
+            return nullcontext(Here(work))
+        return on_ray(self.ray, work, workers=self.workers, threads=self.threads)
 
     def _print(self, summary: Summary) -> None:
         before = f", {summary.before} of them before" if summary.before else ""

@@ -1,7 +1,5 @@
 """`timecycle pack`"""
 
-import hashlib
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +11,7 @@ from timecycle.cores import usable_cores
 from timecycle.data.pack import PACK, Counts, PackConfig, check_pack, pack
 from timecycle.data.transcode import ClipForm
 from timecycle.errors import StoreError
+from timecycle.files import user_cache
 from timecycle.store import is_address, open_store
 
 _FORM, _PACK = ClipForm(), PackConfig()
@@ -66,10 +65,7 @@ class PackVideos:
 
 def _work_folder(place: str) -> Path:
     """Beside the shards if they are on a disk; otherwise where caches are kept, by the address."""
-    if not is_address(place):
-        return Path(place) / ".pack"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "timecycle" / "pack" / hashlib.sha256(place.rstrip("/").encode()).hexdigest()[:20]
+    return user_cache("pack", place.rstrip("/")) if is_address(place) else Path(place) / ".pack"
 
 
 def _told(counts: Counts) -> str:

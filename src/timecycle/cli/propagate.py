@@ -7,12 +7,22 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from timecycle.cli.console import out, progress
-from timecycle.cli.options import Device, Encoder, Out, Precision, Preset, Settings
+from timecycle.cli.options import (
+    Abstain,
+    Device,
+    Encoder,
+    Out,
+    Precision,
+    Preset,
+    Settings,
+    Unjudged,
+    encoder_from_anywhere,
+    trust_of,
+)
 from timecycle.config import propagate_config
-from timecycle.errors import LabelError, SettingsError
+from timecycle.errors import LabelError
 from timecycle.labels import Coordinates, Labels, Masks, Texture, read_labels, striped
 from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
-from timecycle.propagation.confidence import TrustConfig
 from timecycle.propagation.propagate import check_labels
 from timecycle.runs import Origin, Task, refuse_inside, run
 from timecycle.video import Video, open_video
@@ -51,21 +61,14 @@ class Propagate:
     fps: Annotated[float | None, arg(help="frames per second of a folder of images (24)")] = None
     device: Device = "auto"
     precision: Precision = "fp32"
-    abstain: Annotated[
-        float,
-        arg(metavar="CONFIDENCE", help="objects less sure than this are not labelled: nothing rather than a guess"),
-    ] = 0.0
-    unjudged: Annotated[bool, arg(help="do not judge how sure labels are")] = False
+    abstain: Abstain = 0.0
+    unjudged: Unjudged = False
     resume: Annotated[bool, arg(help="go on with an interrupted run")] = False
     overwrite: Annotated[bool, arg(help="replace what an earlier run wrote")] = False
 
     def __call__(self) -> None:
         config = propagate_config(self.preset, self.set)
-        if self.unjudged and self.abstain:
-            raise SettingsError(
-                "--abstain needs the confidence that --unjudged leaves out", remedy="leave one of them out"
-            )
-        trust = None if self.unjudged else TrustConfig(least=self.abstain)
+        trust = trust_of(abstain=self.abstain, unjudged=self.unjudged)
         with open_video(self.video, fps=self.fps) as video:
             labels = self._read_labels(video)
             check_labels(video, labels)  # before anything is loaded or announced
@@ -73,7 +76,7 @@ class Propagate:
             origin = Origin(
                 video=str(Path(self.video).absolute()),
                 fps=self.fps,
-                encoder=str(Path(self.encoder).absolute()) if Path(self.encoder).exists() else self.encoder,
+                encoder=encoder_from_anywhere(self.encoder),
                 device=self.device,
                 precision=self.precision,
             )

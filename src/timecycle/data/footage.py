@@ -4,6 +4,7 @@ A folder's videos come in any order. Those of a pack come a few shards at a time
 other, each once in an epoch, and only what is near has to be kept on this machine.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,9 +85,7 @@ class PackFootage:
         self._cache = cache
         self._mixed = mixed
         self._most_lost = most_lost
-        self._clips: dict[str, int] = {}
-        for entry in entries:
-            self._clips[shard_of(entry)] = self._clips.get(shard_of(entry), 0) + 1
+        self._clips = Counter(map(shard_of, entries))
 
     @property
     def name(self) -> str:
@@ -102,15 +101,13 @@ class PackFootage:
         raise VideoError(f"{entry.path} is lost: {self.lost[shard]}", remedy="pack the videos again")
 
     def order(self, entries: Sequence[Entry], *, seed: int) -> Order:
-        counts: dict[str, int] = {}
-        for entry in entries:
-            counts[shard_of(entry)] = counts.get(shard_of(entry), 0) + 1
+        counts = Counter(map(shard_of, entries))
         return _ShardByShard(seed, tuple(counts), tuple(counts.values()), self._mixed, self._cache.expect)
 
     def _lose(self, shard: str, error: StoreError) -> None:
         self.lost[shard] = error.problem
         lost = sum(self._clips[name] for name in self.lost)
-        total = sum(self._clips.values())
+        total = self._clips.total()
         if lost > self._most_lost * total:
             raise StoreError(
                 f"{len(self.lost)} of {len(self._clips)} shards of {self.name} are lost, {lost} of {total} clips; "

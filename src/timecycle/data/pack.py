@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from timecycle.data.cuts import SeenClips
-from timecycle.data.examine import Box
 from timecycle.data.index import Index, find_videos
-from timecycle.data.shards import PackedClip, Shard, read_shard, shard_name, shard_text, write_shard
+from timecycle.data.shards import Shard, packed_clip, read_shard, shard_name, shard_text, write_shard
 from timecycle.data.transcode import ClipForm, CutClip, Cutting, cut_video, film_name
 from timecycle.errors import MissingError, SettingsError, StoreError, VideoError
 from timecycle.files import clear_parts, lock, make_folder, write_text
@@ -338,10 +337,7 @@ def _source(fields: dict[str, Any]) -> _Source:
 
 
 def _cut_clip(fields: dict[str, Any]) -> CutClip:
-    clip = fields.pop("clip")
-    box = Box(**clip.pop("box"))
-    marks = tuple(fields.pop("marks"))
-    return CutClip(clip=PackedClip(box=box, **clip), marks=marks, **fields)
+    return CutClip(clip=packed_clip(fields.pop("clip")), marks=tuple(fields.pop("marks")), **fields)
 
 
 def _read_listed(store: Store, listed: PackedShard) -> Shard:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from timecycle.data.examine import Box
+from timecycle.data.examine import Box, Findings
 from timecycle.data.index import Entry
 from timecycle.errors import DamagedError
 
@@ -26,17 +26,11 @@ _MOST_CLIP_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
-class PackedClip:
-    """One clip, and what training has to know of it."""
+class PackedClip(Findings):
+    """What examining a clip told, and where it is from."""
 
     source: str  # the video it was cut from, below the packed folder
     start_seconds: float  # where in it
-    frames: int
-    fps: float
-    width_px: int
-    height_px: int
-    box: Box
-    motion: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,10 +133,13 @@ def _entry(name: str, number: int, member: Member) -> Entry:
     )
 
 
+def packed_clip(fields: dict[str, Any]) -> PackedClip:
+    """A clip from what JSON kept of it."""
+    return PackedClip(box=Box(**fields.pop("box")), **fields)
+
+
 def _member(fields: dict[str, Any]) -> Member:
-    clip = fields.pop("clip")
-    box = Box(**clip.pop("box"))
-    return Member(clip=PackedClip(box=box, **clip), **fields)
+    return Member(clip=packed_clip(fields.pop("clip")), **fields)
 
 
 def _check(shard: Shard) -> None:

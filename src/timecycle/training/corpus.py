@@ -1,7 +1,5 @@
 """What a run learns from: videos of a folder, examined once, or the clips of a pack; some are kept aside."""
 
-import hashlib
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +8,7 @@ from timecycle.data.footage import FolderFootage, Footage, PackFootage
 from timecycle.data.index import Index, make_index, read_index, split, write_index
 from timecycle.data.pack import PACK, pack_index, read_pack, read_shards
 from timecycle.data.shard_cache import ShardCache
+from timecycle.files import user_cache
 from timecycle.store import is_address, open_store
 from timecycle.training.settings import TrainConfig
 
@@ -79,6 +78,4 @@ def _footage(videos: Videos, index: Index, config: TrainConfig) -> Footage:
 
 
 def _cache_folder(place: str) -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    where = place.rstrip("/") if is_address(place) else str(Path(place).resolve())
-    return cache / "timecycle" / "shards" / hashlib.sha256(where.encode()).hexdigest()[:20]
+    return user_cache("shards", place.rstrip("/") if is_address(place) else str(Path(place).resolve()))
