@@ -1,6 +1,6 @@
 """Packs, training from S3 and bulk work at full size, with real parts: an S3 server on loopback, a Ray cluster, kills.
 
-    python benchmarks/corpus.py RAW_VIDEO --work DIR [--only pack load train bulk] [--clips 300]
+    python benchmarks/corpus.py RAW_VIDEO --work DIR [--only pack load index train bulk] [--clips 300]
 
 Needs the extras s3 and bulk, and rclone. Results: corpus_pack.json and so on, one for each part.
 """
@@ -8,6 +8,7 @@ Needs the extras s3 and bulk, and rclone. Results: corpus_pack.json and so on, o
 import argparse
 import csv
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -18,7 +19,10 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,21 +34,28 @@ from kills import TINY
 from noted_training import samples
 from record import write_record
 from s3_server import S3Server
+from timecycle.config import train_config
 from timecycle.data.clips import ClipChoice, ClipConfig, choose_clip, read_clip
 from timecycle.data.footage import PackFootage
 from timecycle.data.index import Entry, find_videos
-from timecycle.data.order import generator
+from timecycle.data.order import generator, shard_sample_at
 from timecycle.data.pack import Pack, PackConfig, check_pack, pack, pack_index, read_pack, read_shards
 from timecycle.data.shard_cache import ShardCache
+from timecycle.data.shards import read_shard, shard_text
 from timecycle.files import make_folder
+from timecycle.model.resnet import ResNet
 from timecycle.store import Folder, open_store
-from timecycle.video import open_video
+from timecycle.training.checkpoint import save_checkpoint
+from timecycle.video import VideoWriter, open_video
 
 _CONFIG = PackConfig(shard_mb=8)
 _ADDRESS = "s3://bucket/pack"
-_PARTS = ("pack", "load", "train", "bulk")
+_PARTS = ("pack", "load", "index", "train", "bulk")
 _KILL_SECONDS = 30
 _CORRUPT = 5
+_CORRUPT_BYTES = 300  # what is left of them
+_FILM_FRAMES = 24
+_BY_HAND = 10  # videos whose output is compared with that of `timecycle propagate`
 
 
 def main() -> int:
@@ -63,6 +74,7 @@ def main() -> int:
     parts: dict[str, Callable[[Path, Path, S3Server], Mapping[str, Any]]] = {
         "pack": measure_pack,
         "load": measure_load,
+        "index": measure_index,
         "train": measure_train,
         "bulk": measure_bulk,
     }
@@ -216,6 +228,55 @@ def _cut(image: np.ndarray, entry: Entry, choice: ClipChoice, config: ClipConfig
     return crop[:, ::-1] if choice.is_flipped else crop
 
 
+# The list of clips
+
+
+def measure_index(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
+    """What the list of a pack costs as it grows: the pack's own shards over and over, under other names."""
+    store = open_store(_ADDRESS)
+    began = time.perf_counter()
+    shards = read_shards(store, read_pack(store))
+    read = time.perf_counter() - began
+    texts = [shard_text(shard) for shard in shards]
+    tracemalloc.start()
+    entries = _listed(texts, 20)
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    growth = []
+    for times in (10, 100, 1000):
+        began = time.perf_counter()
+        some = _listed(texts, times)
+        listed = time.perf_counter() - began
+        counts = tuple(Counter(entry.path.split("/")[0] for entry in some).values())
+        asked = range(0, len(some), len(some) // 200)
+        began = time.perf_counter()
+        for position in asked:
+            shard_sample_at(seed=0, epoch=0, position=position, counts=counts, mixed=8)
+        sampled = (time.perf_counter() - began) / len(asked)
+        growth.append(
+            {
+                "shards": len(counts),
+                "clips": len(some),
+                "seconds_to_list": round(listed, 3),
+                "milliseconds_per_sample": round(1e3 * sampled, 3),
+            }
+        )
+    return {
+        "growth": growth,
+        "bytes_per_clip": round(size / len(entries)),
+        "seconds_to_read_a_shard_index": read / len(shards),
+    }
+
+
+def _listed(texts: Sequence[str], times: int) -> Sequence[Entry]:
+    shards = (
+        replace(read_shard(text, where="the pack"), name=f"shard-{turn:04d}{number:02d}")
+        for turn in range(times)
+        for number, text in enumerate(texts)
+    )
+    return pack_index(shards).entries
+
+
 # Training
 
 _STEPS, _BATCH = 120, 4
@@ -283,7 +344,20 @@ def measure_train(footage: Path, work: Path, server: S3Server) -> dict[str, Any]
         "different_clips_in_an_epoch": len({expected[place] for place in taken if place[0] == 0}),
         "same_weights": {name: digest == weights["whole"] for name, digest in weights.items()},
         "server_away_seconds": 20,
+        "save": _save_cost(here),
     }
+
+
+def _save_cost(folder: Path) -> dict[str, float]:
+    """Of a checkpoint as large as those of the preset `full`: weights and what the optimizer keeps of them."""
+    weights = ResNet(train_config("full").encoder).state_dict()
+    state = {name: {key: value.clone() for key, value in weights.items()} for name in ("weights", "mean", "square")}
+    seconds = []
+    for step in range(5):
+        began = time.perf_counter()
+        path = save_checkpoint(folder / "saved", step, state)
+        seconds.append(time.perf_counter() - began)
+    return {"bytes": path.stat().st_size, "seconds": round(statistics.median(seconds), 3)}
 
 
 # Many videos
@@ -299,12 +373,8 @@ def measure_bulk(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
     began = time.monotonic()
     _finish([*alone, 1, "-o", here / "one"])
     one = time.monotonic() - began
-    began = time.monotonic()
     _finish([*alone, 2, "-o", here / "two"])
-    two = time.monotonic() - began
-    began = time.monotonic()
     _finish(["bulk", manifest, *settings, "-o", here / "plain"])
-    plain = time.monotonic() - began
     words = [*alone, 2, "-o", here / "killed"]
     stop = threading.Event()
     killed: list[int] = []
@@ -318,7 +388,10 @@ def measure_bulk(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
     _finish(words)
     stop.set()
     killer.join()
-    names = {path.stem for path in (here / "killed" / "records").glob("*.json")}
+    names = sorted(path.stem for path in (here / "killed" / "records").glob("*.json"))
+    by_hand = names[:: max(1, len(names) // _BY_HAND)][:_BY_HAND]
+    for name in by_hand:
+        _finish(["propagate", here / f"{name}.mp4", here / f"{name}.png", *settings, "-o", here / "by_hand" / name])
     rates = {name: json.loads((here / name / "summary.json").read_text()) for name in ("one", "two", "plain")}
     return {
         "videos": len(list(footage.iterdir())),
@@ -329,16 +402,18 @@ def measure_bulk(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
         "done_again_after_the_driver_was_killed": sum(
             path.stat().st_mtime_ns != changed for path, changed in before.items()
         ),
-        "outputs_equal_to_propagate": all(_same(here / "plain" / name, here / "killed" / name) for name in names),
+        "outputs_equal_to_one_process": all(_same(here / "plain" / name, here / "killed" / name) for name in names),
+        "outputs_equal_to_propagate": all(_same(here / "by_hand" / name, here / "killed" / name) for name in by_hand),
+        "outputs_compared_with_propagate": len(by_hand),
         "efficiency_of_two_workers": rates["one"]["seconds"] / (2 * rates["two"]["seconds"]),
-        "seconds": {"plain": plain, "one": one, "two": two},
+        "labelling_seconds": {name: rate["seconds"] for name, rate in rates.items()},
         "overhead_seconds_per_video": (rates["one"]["seconds"] - rates["plain"]["seconds"]) / len(names),
         "cluster_start_seconds": one - rates["one"]["seconds"],
     }
 
 
 def _manifest(footage: Path, folder: Path) -> Path:
-    """Short parts of the videos, each with a box in the middle of its first frame; some are cut off in the middle."""
+    """Short parts of the videos, each with a box in the middle of its first frame; some are cut off in their header."""
     corrupt = set(random.Random(0).sample(range(len(list(footage.iterdir()))), _CORRUPT))
     with (folder / "videos.csv").open("w", newline="") as file:
         table = csv.writer(file)
@@ -346,12 +421,15 @@ def _manifest(footage: Path, folder: Path) -> Path:
         for number, path in enumerate(sorted(footage.iterdir())):
             with open_video(path) as video:
                 height, width = video.size.height_px, video.size.width_px
+                film = folder / f"{number:04d}.mp4"
+                with VideoWriter(film, video.size, video.time_base) as writer:
+                    for frame in itertools.islice(video.frames(), _FILM_FRAMES):
+                        writer.write(frame.image, frame.pts)
             mask = np.zeros((height, width), np.uint8)
             mask[height // 4 : 3 * height // 4, width // 4 : 3 * width // 4] = 1
             Image.fromarray(mask).save(folder / f"{number:04d}.png")
-            film = folder / f"{number:04d}.mp4"
-            content = path.read_bytes()
-            film.write_bytes(content[: len(content) // 2] if number in corrupt else content)
+            if number in corrupt:
+                film.write_bytes(film.read_bytes()[:_CORRUPT_BYTES])
             table.writerow([film.name, f"{number:04d}.png"])
     return folder / "videos.csv"
 

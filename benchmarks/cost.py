@@ -33,6 +33,7 @@ def main() -> int:
         step = step_operations(config)
         costs[preset] = {
             "steps": config.steps,
+            "clips_per_step": config.batch,
             "views_per_step": config.batch * config.clips.frames * 2,
             "tera_operations_per_step": round(step / 1e12, 4),
             "peta_operations": round(step * config.steps / 1e15, 2),

@@ -19,8 +19,9 @@ from typing import Any
 
 from PIL import Image
 
+from capacity import NEEDED, Assumptions, Line, capacity
 from curves import draw_curves
-from growth import draw_growth, exponent
+from growth import draw_corpus, draw_growth, exponent
 from hours import Stage, draw_hours
 from learn import RUNS, SHOWN, Group, Run
 from recipes import RECIPES
@@ -50,7 +51,10 @@ from timecycle.evaluation.tables import (
 from trusting import draw_corrections, draw_risk
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", *(f"docs/{name}.md" for name in ("results", "learning", "encoders", "model", "trust", "speed")))
+PAGES = (
+    "README.md",
+    *(f"docs/{name}.md" for name in ("results", "learning", "encoders", "model", "trust", "speed", "scale")),
+)
 IMAGES = "docs/images"
 
 _BLOCK = re.compile(r"<!-- generated: (\S+) -->\n(.*?)<!-- end generated -->", re.DOTALL)
@@ -510,6 +514,69 @@ Choosing by it loses {100 * scores["regret"]:.1f} J&F against the best setting o
     return f"{' '.join(text.split())}\n"
 
 
+def _corpus(results: Results) -> str:
+    records = {name: _record(results, f"corpus_{name}") for name in ("pack", "load", "train", "bulk")}
+    packed, load, trained, bulk = (record["measured"] for record in records.values())
+    counts, yes = packed["counts"], {True: "yes", False: "no"}
+    left_out = sum(counts[name] for name in ("still", "duplicate", "short"))
+    sure = all(trained["same_sequence"].values()) and trained["different_clips_in_an_epoch"]
+    equal = bulk["outputs_equal_to_propagate"] and bulk["outputs_equal_to_one_process"]
+    rows = [
+        ["videos packed; clips kept, left out", f"{counts['videos']}; {counts['clips']}, {left_out}"],
+        ["pack to S3 killed twice: shards as of one that was not", yes[packed["same_shards_after_kills"]]],
+        ["shards that differ when read back", str(len(packed["differing_after_reading_back"]))],
+        ["bytes of an hour of video, packed", f"{packed['bytes_per_hour'] / 1e6:,.0f} MB"],
+        ["core-hours to pack an hour of video", f"{packed['core_hours_per_hour']:.2f}"],
+        ["clips from S3 / bare decoding and resizing of files at hand", f"{load['throughput_over_bare']:.2f}"],
+        [
+            f"training killed at {len(trained['kills_at_steps'])} points; 2, 1, 2 processes; no server for "
+            f"{trained['server_away_seconds']} s: the same clips in the same order",
+            yes[bool(sure)],
+        ],
+        ["the same weights, to the byte, after kills and without a server", yes[all(trained["same_weights"].values())]],
+        [
+            "bulk: videos, workers killed, drivers killed, corrupt videos given up",
+            f"{bulk['videos']}, {bulk['workers_killed']}, 1, {bulk['dead_letters']}",
+        ],
+        ["videos done; of these, done again after the driver was killed", _done(bulk)],
+        ["every output equal to those of one process and of `timecycle propagate`", yes[equal]],
+        ["efficiency of two workers, one thread each, against one", f"{bulk['efficiency_of_two_workers']:.2f}"],
+        ["what Ray adds to a video", f"{1e3 * bulk['overhead_seconds_per_video']:.0f} ms"],
+        ["start of a cluster", f"{bulk['cluster_start_seconds']:.0f} s"],
+    ]
+    return f"{grid(['what', 'measured'], rows, right=(1,))}\n{_origin(records['bulk'])}\n"
+
+
+def _done(bulk: Mapping[str, Any]) -> str:
+    return f"{bulk['done']}; {bulk['done_again_after_the_driver_was_killed']}"
+
+
+def _capacity(results: Results) -> str:
+    given = Assumptions()
+    found = capacity({name: _record(results, name) for name in NEEDED}, given)
+    assumed = (
+        f"Assumed: ${given.core_hour:g} a core-hour, ${given.gpu_hour:g} a GPU-hour at "
+        f"{given.gpu_tera_per_second:g} TFLOP/s achieved, ${given.gb_month:g} a GB and month, "
+        f"${given.thousand_puts:g} a thousand puts. With {given.gpus:,} GPUs of which one fails every "
+        f"{given.hours_between_failures:g} hours, saving costs least every {found.save_every_minutes:.1f} minutes."
+    )
+    return f"""Training on {given.hours / 1e6:g} million hours:
+
+{_amounts(found.training)}
+Labelling {given.clips / 1e6:g} million clips of {given.frames} frames:
+
+{_amounts(found.labelling)}
+{assumed}
+"""
+
+
+def _amounts(lines: Sequence[Line]) -> str:
+    rows = [
+        [line.what, line.amount, "" if line.dollars is None else f"{line.dollars:,.0f}", line.how] for line in lines
+    ]
+    return grid(["what", "amount", "dollars", "from the measured"], rows, right=(1, 2))
+
+
 def _record(results: Results, name: str) -> Mapping[str, Any]:
     if name not in results.records:
         raise NoResultsError(f"there is no {name}.json", remedy=f"python benchmarks/{name}.py")
@@ -559,6 +626,8 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "audit": _audit,
     "corrections": _corrections,
     "tuning": _tuning,
+    "corpus": _corpus,
+    "capacity": _capacity,
     "speed": _speed,
     "speed_growth": _speed_growth,
     "speed_peers": _speed_peers,
@@ -594,6 +663,10 @@ def _pictures(results: Results) -> dict[str, tuple[Callable[[], Any], str]]:
             record = results.records[name]
             seen = hashlib.sha256(json.dumps(record).encode()).hexdigest()
             pictures[f"{IMAGES}/{name}.png"] = partial(draw, record), seen
+    if {"corpus_pack", "corpus_index", "corpus_bulk"} <= set(results.records):
+        records = {name: results.records[f"corpus_{name}"] for name in ("pack", "index", "bulk")}
+        seen = hashlib.sha256(json.dumps(records).encode()).hexdigest()
+        pictures[f"{IMAGES}/corpus_growth.png"] = partial(draw_corpus, records), seen
     if any(result.name == "learned_stage_1" for result in results.reports):
         stages, found = stages_of(results), {result.name: result.report for result in results.reports}
         controls = {words: found[f"davis2016_eight_240p_{name}"].scores["JF"] for name, words in _BESIDE_HOURS.items()}

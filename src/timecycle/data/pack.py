@@ -13,7 +13,7 @@ import json
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
@@ -161,7 +161,7 @@ def read_shards(store: Store, pack: Pack) -> list[Shard]:
         return list(pool.map(lambda listed: _read_listed(store, listed), pack.shards))
 
 
-def pack_index(shards: Sequence[Shard]) -> Index:
+def pack_index(shards: Iterable[Shard]) -> Index:
     """The clips of all shards, as training lists videos."""
     return Index(tuple(entry for shard in shards for entry in shard.entries()))
 
