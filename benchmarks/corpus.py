@@ -54,7 +54,7 @@ _PARTS = ("pack", "load", "index", "train", "bulk")
 _KILL_SECONDS = 30
 _CORRUPT = 5
 _CORRUPT_BYTES = 300  # what is left of them
-_FILM_FRAMES = 24
+_FILM_FRAMES = 12
 _BY_HAND = 10  # videos whose output is compared with that of `timecycle propagate`
 
 

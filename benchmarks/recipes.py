@@ -20,7 +20,7 @@ from typing import Any
 
 from learn import SHORT
 from record import RESULTS, write_record
-from ship import coloured
+from ship import in_form
 from timecycle.config import build, propagate_config, train_config
 from timecycle.cores import usable_cores
 from timecycle.data.index import make_index, split
@@ -151,7 +151,7 @@ def judge(
     beside = {}
     if card and not card.encoder.colour:
         path = make_folder(work / "coloured") / f"{name}.safetensors"
-        model = coloured(Path(encoder), 1)
+        model = in_form(Path(encoder), ["colour=1"])
         save_weights(path, model, dataclasses.replace(card, encoder=model.config))
         method = load_method(str(path))
         beside = dict(evaluate(benchmark, method, config, work / "predictions" / f"{name}_coloured").scores)

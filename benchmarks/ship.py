@@ -1,6 +1,6 @@
 """Put weights into the package: half precision, named with their checksum, with a card.
 
-    python benchmarks/ship.py RUN/weights.safetensors --name timecycle-v1 --stages stage_1 ... [--colour W]
+    python benchmarks/ship.py RUN/weights.safetensors --name timecycle-v1 --stages stage_1 ... [--form colour=1 ...]
 
 The card says what the weights learned from, on what terms they may be used, and how long they learned, from the records
 that benchmarks/learn.py kept of the stages. Scores stand in docs/model.md, from the results.
@@ -10,11 +10,13 @@ import argparse
 import dataclasses
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from record import RESULTS
+from timecycle.config import build
 from timecycle.files import sha256
-from timecycle.model.resnet import ResNet
+from timecycle.model.resnet import ResNet, ResNetConfig
 from timecycle.model.shipped import shipped
 from timecycle.model.weights import Card, build_resnet, load_weights, read_card, save_weights
 
@@ -28,11 +30,9 @@ def main() -> int:
     parser.add_argument("weights", type=Path)
     parser.add_argument("--name", required=True)
     parser.add_argument("--stages", nargs="+", required=True, help="the runs that led to these weights, in order")
-    parser.add_argument("--colour", type=float, help="weight of the cell's own colour, if other than in training")
+    parser.add_argument("--form", nargs="+", default=[], help="what to carry labels by, if other than in training")
     chosen = parser.parse_args()
-    model, trained = load_weights(chosen.weights), read_card(chosen.weights)
-    if chosen.colour is not None:
-        model = coloured(chosen.weights, chosen.colour)
+    model, trained = in_form(chosen.weights, chosen.form), read_card(chosen.weights)
     records = [json.loads((RESULTS / f"training_{stage}.json").read_text(encoding="utf-8")) for stage in chosen.stages]
     steps = sum(record["settings"]["steps"] for record in records)
     hours = sum(record["seconds"] for record in records) / 3600
@@ -58,10 +58,11 @@ def main() -> int:
     return 0
 
 
-def coloured(weights: Path, weight: float) -> ResNet:
-    """The encoder of a weights file, with the cell's own colour beside what it learned without."""
+def in_form(weights: Path, changes: Sequence[str]) -> ResNet:
+    """The encoder of a weights file, with settings such as colour=1 in place of its own; none of them is learned."""
     model = load_weights(weights)
-    return build_resnet(weights, model.state_dict(), dataclasses.replace(model.config, colour=weight))
+    values = dataclasses.asdict(model.config) | dict(change.split("=", 1) for change in changes)
+    return build_resnet(weights, model.state_dict(), build(ResNetConfig, values))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 from timecycle.errors import SettingsError, VideoError
@@ -368,6 +369,30 @@ def test_the_cells_own_colour_stands_beside_what_is_learned():
     assert torch.allclose(found[0, 8:, 2, 3], patch / patch.norm() * 0.5**0.5, atol=1e-5)
 
 
-def test_a_weight_of_colour_below_nought_is_refused():
-    with pytest.raises(SettingsError, match="colour is -1"):
-        ResNetConfig(colour=-1)
+def test_a_pictures_mean_is_taken_away_and_fine_cells_stand_beside():
+    """Each part of a descriptor by the formula: length one, less the mean over the picture, length one, weighed."""
+    config = ResNetConfig(head_channels=8, head_relu=False, last="res3", columns=True, centred=True, fine=0.5, colour=1)
+    model = random_resnet(config, seed=0).eval()
+    images = torch.cat([noise(1, 3, 50, 70), noise(1, 3, 50, 70) + 1])
+    found = model(images)
+    assert model.channels == found.shape[1] == 8 + 64 + 3
+    learned = F.normalize(model.learned(images), dim=1)
+    learned = F.normalize(learned - learned.mean(dim=(2, 3), keepdim=True), dim=1)
+    assert torch.allclose(found[:, :8], learned * (1 / 2.5) ** 0.5, atol=1e-5)
+    assert torch.allclose(found[:, 8:72].norm(dim=1), torch.full((2, 7, 9), (0.5 / 2.5) ** 0.5), atol=1e-5)
+    assert torch.allclose(found[:, 72:].norm(dim=1), torch.full((2, 7, 9), (1 / 2.5) ** 0.5), atol=1e-5)
+    assert torch.allclose(model(images[1:]), found[1:], atol=1e-5)  # a picture's own mean, not the batch's
+
+
+def test_what_learning_goes_by_does_not_know_of_what_stands_beside():
+    plain = random_resnet(ResNetConfig(head_channels=8), seed=0).eval()
+    other = random_resnet(ResNetConfig(head_channels=8, centred=True, fine=1, colour=1), seed=0).eval()
+    images = noise(1, 3, 48, 64)
+    assert torch.equal(plain.learned(images), other.learned(images))
+    assert plain.state_dict().keys() == other.state_dict().keys()
+
+
+@pytest.mark.parametrize("name", ["fine", "colour"])
+def test_a_weight_below_nought_is_refused(name):
+    with pytest.raises(SettingsError, match=f"{name} is -1"):
+        ResNetConfig(**{name: -1})

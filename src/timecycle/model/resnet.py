@@ -30,7 +30,10 @@ class ResNetConfig:
     head_relu: bool = True  # only with a head
     last: Layer = "res4"
     columns: bool = False  # the head sees all layers from res2 on: the first ones look at less of the image
-    colour: float = 0.0  # weight of the cell's own mean colour beside what is learned, which knows nothing of it
+    # What labels are carried by, and learning knows nothing of:
+    centred: bool = False  # a picture's mean descriptor is taken away: what all cells share tells none from the others
+    fine: float = 0.0  # weight of res2's own cells beside the last layer's, which see farther; 1 is as much
+    colour: float = 0.0  # weight of the cell's own mean colour beside them
 
     def __post_init__(self) -> None:
         for name, kind in (("architecture", Architecture), ("padding", Padding), ("last", Layer)):
@@ -39,8 +42,10 @@ class ResNetConfig:
                 raise SettingsError(f"{name} is {getattr(self, name)!r}", remedy=f"choose one of {', '.join(choices)}")
         if self.head_channels is not None and (not isinstance(self.head_channels, int) or self.head_channels < 1):
             raise SettingsError(f"head_channels is {self.head_channels!r}", remedy="set it to 1 or more, or to None")
-        if not 0 <= self.colour <= 100:
-            raise SettingsError(f"colour is {self.colour}", remedy="give 0 for none, 1 for as much as what is learned")
+        for name in ("fine", "colour"):
+            if not 0 <= getattr(self, name) <= 100:
+                remedy = "give 0 for none, 1 for as much as the last layer"
+                raise SettingsError(f"{name} is {getattr(self, name)}", remedy=remedy)
         if self.columns and self.head_channels is None:
             raise SettingsError("columns are set without a head to see them", remedy="set head_channels too")
 
@@ -66,38 +71,58 @@ class ResNet(nn.Module):
         width = widths[-1]
         seen = sum(widths) if config.columns else width
         self.head = nn.Conv2d(seen, config.head_channels, 1, bias=False) if config.head_channels else None
-        self.channels = (config.head_channels or width) + (3 if config.colour else 0)
+        beside = (widths[0] if config.fine else 0) + (3 if config.colour else 0)
+        self.channels = (config.head_channels or width) + beside
 
     def forward(self, images: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
         return F.normalize(self.activations(images).float(), dim=1)
 
     def activations(self, images: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
-        """The last feature map before its descriptors are scaled to length 1."""
-        learned = self.learned(images)
-        if not self.config.colour:
+        """The last feature map, with what stands beside it, before its descriptors are scaled to length 1."""
+        config, layers = self.config, self._layers(images)
+        learned = self._head(layers)
+        if not (config.centred or config.fine or config.colour):
             return learned
-        # What is learned sees far beyond a cell: thin things need the cell itself.
-        colours = F.normalize(_mean_colours(images), dim=1).to(learned.dtype)
-        return torch.cat([F.normalize(learned, dim=1), self.config.colour**0.5 * colours], dim=1)
+        # Each part has length 1 before it is weighed, so that weights mean the same for all networks and pictures.
+        parts = [self._part(learned)]
+        if config.fine:
+            parts.append(config.fine**0.5 * self._part(layers["res2"]))
+        if config.colour:
+            # What is learned sees far beyond a cell: thin things need the cell itself.
+            parts.append(config.colour**0.5 * F.normalize(_mean_colours(images), dim=1).to(learned.dtype))
+        return torch.cat(parts, dim=1)
 
     def learned(self, images: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
         """What the network alone makes of pictures: learning goes by this."""
+        return self._head(self._layers(images))
+
+    def _layers(self, images: Float[Tensor, "b 3 H W"]) -> dict[Layer, Float[Tensor, "b _ h w"]]:
+        """The layers that are needed, first to last, with cells of 8 pixels."""
+        config = self.config
         x = F.relu(self.bn1(self.conv1(images)), inplace=True)
         x = F.max_pool2d(x, kernel_size=3, stride=2, padding=1)
         x = self.layer1(x)
-        layers = []
-        if self.config.last == "res2" or self.config.columns:
+        layers: dict[Layer, Float[Tensor, "b _ h w"]] = {}
+        if config.last == "res2" or config.columns or config.fine:
             # Cells of res2 are 4 pixels; every second one, with its neighbours, lies where a cell of res3 does.
-            layers.append(F.avg_pool2d(x, kernel_size=3, stride=2, padding=1, count_include_pad=False))
-        if self.config.last != "res2":
-            layers.append(self.layer2(x))
-        if self.config.last == "res4":
-            layers.append(self.layer3(layers[-1]))
-        x = torch.cat(layers, dim=1) if self.config.columns else layers[-1]
+            layers["res2"] = F.avg_pool2d(x, kernel_size=3, stride=2, padding=1, count_include_pad=False)
+        if config.last != "res2":
+            layers["res3"] = self.layer2(x)
+        if config.last == "res4":
+            layers["res4"] = self.layer3(layers["res3"])
+        return layers
+
+    def _head(self, layers: dict[Layer, Float[Tensor, "b _ h w"]]) -> Float[Tensor, "b c h w"]:
+        x = torch.cat(list(layers.values()), dim=1) if self.config.columns else layers[self.config.last]
         if self.head is not None:
             x = self.head(x)
             x = F.relu(x) if self.config.head_relu else x
         return x
+
+    def _part(self, cells: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
+        """Descriptors of length 1, without their picture's mean if that is asked for."""
+        cells = F.normalize(cells, dim=1)
+        return F.normalize(cells - cells.mean(dim=(2, 3), keepdim=True), dim=1) if self.config.centred else cells
 
 
 def _mean_colours(images: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b 3 h w"]:

@@ -1,0 +1,78 @@
+"""In which form labels are carried: what is done to the learned numbers, what stands beside them, and how cells vote.
+
+    python benchmarks/forms.py WEIGHTS VIDEOS --work DIR [--only PREFIX ...]
+
+Forms and settings are judged on the composites of held-out footage that recipes are judged on (benchmarks/recipes.py),
+never on DAVIS val. Nothing is trained. Results: form_NAME.json.
+"""
+
+import argparse
+import dataclasses
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from recipes import held_out_composites
+from record import write_record
+from ship import in_form
+from timecycle.config import propagate_config
+from timecycle.evaluation.composites import find_composites
+from timecycle.evaluation.evaluate import evaluate
+from timecycle.evaluation.methods import load_method
+from timecycle.files import make_folder
+from timecycle.model.weights import Card, read_card, save_weights
+
+
+@dataclass(frozen=True)
+class Form:
+    """What it changes in the encoder and in the preset `fast`. `words` is what tables call it."""
+
+    words: str
+    encoder: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+
+
+_CENTRED = ("centred=true", "colour=1")
+_FINE = (*_CENTRED, "fine=0.5")
+FORMS = {
+    "plain": Form("what was learned", ("colour=0",)),
+    "colour": Form("and the cell's own colour", ("colour=1",)),
+    "centred": Form("the same, without the picture's mean", _CENTRED),
+    "fine": Form("the same, and half as much of res2", _FINE),
+    "finer": Form("the same, and as much of res2", (*_CENTRED, "fine=1")),
+    "less_colour": Form("half as much of res2 and of colour", (*_CENTRED, "fine=0.5", "colour=0.5")),
+    "k5": Form("half as much of res2; 5 neighbours", _FINE, ("neighbours=5",)),
+    "t04": Form("half as much of res2; temperature 0.04", _FINE, ("temperature=0.04",)),
+    "k5_t04": Form("half as much of res2; 5 neighbours, temperature 0.04", _FINE, ("neighbours=5", "temperature=0.04")),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("weights", type=Path)
+    parser.add_argument("videos", type=Path)
+    parser.add_argument("--work", type=Path, required=True, help="where footage and predictions are kept")
+    parser.add_argument("--only", nargs="*", default=[], help="forms whose names begin so")
+    chosen = parser.parse_args()
+    benchmark = find_composites(held_out_composites(chosen.videos, chosen.work))
+    for name, form in FORMS.items():
+        if chosen.only and not name.startswith(tuple(chosen.only)):
+            continue
+        model = in_form(chosen.weights, form.encoder)
+        path = make_folder(chosen.work / "forms") / f"{name}.safetensors"
+        card = read_card(chosen.weights) or Card(encoder=model.config)
+        save_weights(path, model, dataclasses.replace(card, encoder=model.config))
+        config = propagate_config("fast", form.settings)
+        report = evaluate(benchmark, load_method(str(path)), config, chosen.work / "predictions" / f"form_{name}")
+        write_record(
+            f"form_{name}",
+            settings={"words": form.words, "encoder": form.encoder, "changed": form.settings},
+            measured={"scores": dict(report.scores), "weights_sha256": report.weights_sha256},
+            seconds=report.seconds,
+        )
+        print(f"{name}: J {report.scores['J']:.4f} F {report.scores['F']:.4f}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
