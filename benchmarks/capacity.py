@@ -70,10 +70,10 @@ def capacity(records: Mapping[str, Mapping[str, Any]], given: Assumptions) -> Ca
     list_bytes = clips * index["bytes_per_clip"]
     training = (
         Line("pack, once", _hours(pack_hours, "core"), pack_hours * given.core_hour, "core-hours per hour of video"),
-        Line("keep, a month", f"{size / _TERA:,.0f} TB", shards * given.gb_month, "bytes per hour of video"),
-        Line("shards of 1 GB", f"{shards:,.0f}", 2 * shards / 1e3 * given.thousand_puts, "a tar and its index each"),
-        Line("clips", f"{clips / 1e6:,.0f} million", None, "clips per hour of video"),
-        Line("list of clips, in every process", f"{list_bytes / _GIGA:,.0f} GB", None, "bytes per clip"),
+        Line("keep, a month", f"{_count(size / _TERA)} TB", shards * given.gb_month, "bytes per hour of video"),
+        Line("shards of 1 GB", _count(shards), 2 * shards / 1e3 * given.thousand_puts, "a tar and its index each"),
+        Line("clips", f"{_count(clips / 1e6)} million", None, "clips per hour of video"),
+        Line("list of clips, in every process", f"{_count(list_bytes / _GIGA)} GB", None, "bytes per clip"),
         Line("decode, one pass", _hours(load_hours, "core"), load_hours * given.core_hour, "clips per second"),
         Line("learn, one pass", _hours(gpu_hours, "GPU"), gpu_hours * given.gpu_hour, "operations of `full`"),
     )
@@ -84,7 +84,7 @@ def capacity(records: Mapping[str, Mapping[str, Any]], given: Assumptions) -> Ca
     labelling = (
         Line("label at 480p", _hours(label_hours, "core"), label_hours * given.core_hour, "seconds per frame"),
         Line("engine", _hours(overhead_hours, "core"), overhead_hours * given.core_hour, "seconds per video"),
-        Line("objects", f"{objects:,.0f}", objects / 1e3 * given.thousand_puts, "a tar and a record each"),
+        Line("objects", _count(objects), objects / 1e3 * given.thousand_puts, "a tar and a record each"),
     )
     save = records["corpus_train"]["measured"]["save"]["seconds"]
     between = given.hours_between_failures * 3600
@@ -97,7 +97,11 @@ def best_interval(save_seconds: float, seconds_between_failures: float) -> float
 
 
 def _hours(amount: float, of: str) -> str:
-    return f"{amount:,.0f} {of}-hours"
+    return f"{_count(amount)} {of}-hours"
+
+
+def _count(amount: float) -> str:
+    return f"{amount:,.0f}" if amount >= 10 else f"{amount:.2g}"
 
 
 def main() -> int:

@@ -21,6 +21,7 @@ from PIL import Image
 
 from capacity import NEEDED, Assumptions, Line, capacity
 from curves import draw_curves
+from forms import FORMS
 from growth import draw_corpus, draw_growth, exponent
 from hours import Stage, draw_hours
 from learn import RUNS, SHOWN, Group, Run
@@ -390,6 +391,18 @@ def _recipes(results: Results) -> str:
     return f"{table}\nTraining: {each}. {_origin(ordered[0][1])}\n"
 
 
+def _forms(results: Results) -> str:
+    """What labels are carried by, on the composites that recipes are judged on, in the order they were tried."""
+    records = {name: results.records[f"form_{name}"] for name in FORMS if f"form_{name}" in results.records}
+    if not records:
+        raise NoResultsError("no result file begins with form_", remedy="python benchmarks/forms.py")
+    scores = {name: record["measured"]["scores"] for name, record in records.items()}
+    rows = [
+        [FORMS[name].words, *(f"{100 * of[score]:.1f}" for score in ("JF", "J", "F"))] for name, of in scores.items()
+    ]
+    return f"{grid(['labels are carried by', 'J&F', 'J', 'F'], rows, right=(1, 2, 3))}\n{_origin(records['plain'])}\n"
+
+
 def stages_of(results: Results) -> list[Stage]:
     """The stages of the shipped encoder that are trained and scored, with the hours up to the end of each."""
     scored = {result.name: result.report.scores for result in results.reports}
@@ -544,7 +557,7 @@ def _corpus(results: Results) -> str:
         ["what Ray adds to a video", f"{1e3 * bulk['overhead_seconds_per_video']:.0f} ms"],
         ["start of a cluster", f"{bulk['cluster_start_seconds']:.0f} s"],
     ]
-    return f"{grid(['what', 'measured'], rows, right=(1,))}\n{_origin(records['bulk'])}\n"
+    return f"{grid(['what', 'measured'], rows, right=(1,))}\n{' '.join(map(_origin, records.values()))}\n"
 
 
 def _done(bulk: Mapping[str, Any]) -> str:
@@ -619,6 +632,7 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "learned_ablations": partial(_learned, group="ablation"),
     "training_step": _step_cost,
     "recipes": _recipes,
+    "forms": _forms,
     "stages": _stages,
     "probes": _probes,
     "cost": _cost,
