@@ -70,6 +70,7 @@ _QUARTER = {4: 600, 3: 800, 2: 1250}  # of cycles, by frames of a clip
 _LEVER = {"walks": 80, "cycles": 100}
 # The shipped encoder learns in stages of about an hour. Each needs nothing but the weights of the one before.
 _STAGES, _STAGE_STEPS = 6, 1500
+_EARLY = (60, 250)  # steps of runs of their own, for the beginning of the curve
 _COMPARED = ("precision=fp32",)
 # Runs of a few minutes, which compare recipes, need a short average and warm-up.
 SHORT = (*_COMPARED, "average=0.98", "optimizer.warm_up_steps=30", "validate_every=1000")
@@ -151,6 +152,15 @@ def _runs() -> Iterator[Run]:
         settings=(*_COMPARED, "accumulate=16"),  # 32 clips at once need more memory than a laptop has
         sequences=(),
     )
+    for steps in _EARLY:
+        yield Run(
+            name=f"early_{steps}",
+            words=f"{steps} steps",
+            preset="shipped",
+            steps=steps,
+            settings=("seed=1", *SHORT),
+            group="stage",
+        )
     for stage in range(1, _STAGES + 1):
         yield Run(
             name=f"stage_{stage}",

@@ -406,22 +406,21 @@ def _forms(results: Results) -> str:
 def stages_of(results: Results) -> list[Stage]:
     """The stages of the shipped encoder that are trained and scored, with the hours up to the end of each."""
     scored = {result.name: result.report.scores for result in results.reports}
-    stages: list[Stage] = []
+    stages: dict[str, Stage] = {}
     for run in (run for run in RUNS if run.group == "stage"):
         record, scores = results.records.get(f"training_{run.name}"), scored.get(f"learned_{run.name}")
-        if record is None or scores is None:
-            break
-        hours = record["seconds"] / 3600 + (stages[-1].hours if stages else 0)
-        stages.append(Stage(run.words, run.steps, hours, scores))
+        if record is not None and scores is not None:
+            hours = record["seconds"] / 3600 + (stages[run.start].hours if run.start else 0)
+            stages[run.name] = Stage(run.words, run.steps, hours, scores)
     if not stages:
         raise NoResultsError("no stage is trained", remedy="python benchmarks/learn.py DATA --work DIR --only stage")
-    return stages
+    return list(stages.values())
 
 
 def _stages(results: Results) -> str:
     stages = stages_of(results)
     rows = [
-        [stage.words, f"{stage.hours:.1f}", f"{stage.steps:,}"]
+        [stage.words, f"{stage.hours:.2f}", f"{stage.steps:,}"]
         + [f"{100 * stage.scores[score]:.1f}" for score in ("JF", "J", "F")]
         for stage in stages
     ]
