@@ -32,15 +32,17 @@ class Form:
     settings: tuple[str, ...] = ()
 
 
-_CENTRED = ("centred=true", "colour=1")
-_FINE = (*_CENTRED, "fine=0.5")
+_PLAIN = ("centred=false", "fine=0", "colour=0")
+_COLOUR = ("centred=false", "fine=0", "colour=1")
+_CENTRED = ("centred=true", "fine=0", "colour=1")
+_FINE = ("centred=true", "fine=0.5", "colour=1")
 FORMS = {
-    "plain": Form("what was learned", ("colour=0",)),
-    "colour": Form("and the cell's own colour", ("colour=1",)),
+    "plain": Form("what was learned", _PLAIN),
+    "colour": Form("and the cell's own colour", _COLOUR),
     "centred": Form("the same, without the picture's mean", _CENTRED),
     "fine": Form("the same, and half as much of res2", _FINE),
-    "finer": Form("the same, and as much of res2", (*_CENTRED, "fine=1")),
-    "less_colour": Form("half as much of res2 and of colour", (*_CENTRED, "fine=0.5", "colour=0.5")),
+    "finer": Form("the same, and as much of res2", ("centred=true", "fine=1", "colour=1")),
+    "less_colour": Form("half as much of res2 and of colour", ("centred=true", "fine=0.5", "colour=0.5")),
     "k5": Form("half as much of res2; 5 neighbours", _FINE, ("neighbours=5",)),
     "t04": Form("half as much of res2; temperature 0.04", _FINE, ("temperature=0.04",)),
     "k5_t04": Form("half as much of res2; 5 neighbours, temperature 0.04", _FINE, ("neighbours=5", "temperature=0.04")),
