@@ -115,12 +115,11 @@ def measure_pack(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
     whole = pack(footage, Folder(work / "pack_folder"), work / "pack_work", _CONFIG, workers=2)
     seconds = time.monotonic() - began
     words = ["pack", footage, _ADDRESS, "--work", work / "pack_s3", "--shard-mb", _CONFIG.shard_mb, "--workers", 2]
-    kills = 0
-    for share in (1 / 3, 2 / 3):
+    shares = (1 / 3, 2 / 3)  # of the shards, when it is killed
+    for share in shares:
         process = _start(words)
         _until(lambda share=share: _tars(server) >= share * len(whole.shards), process)  # type: ignore[misc]
         _kill(process)
-        kills += 1
     _finish(words)
     store = open_store(_ADDRESS)
     growth = []
@@ -138,7 +137,7 @@ def measure_pack(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
         "shards": len(whole.shards),
         "bytes": size,
         "bytes_per_hour": size / (whole.counts.seconds / 3600),
-        "kills": kills,
+        "kills": len(shares),
         "same_shards_after_kills": read_pack(store).shards == whole.shards,
         "differing_after_reading_back": check_pack(store),
         "core_hours_per_hour": 2 * seconds / whole.counts.seconds,

@@ -7,20 +7,18 @@ never on DAVIS val. Nothing is trained. Results: form_NAME.json.
 """
 
 import argparse
-import dataclasses
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from recipes import held_out_composites
 from record import write_record
-from ship import in_form
+from ship import save_in_form
 from timecycle.config import propagate_config
 from timecycle.evaluation.composites import find_composites
 from timecycle.evaluation.evaluate import evaluate
 from timecycle.evaluation.methods import load_method
 from timecycle.files import make_folder
-from timecycle.model.weights import Card, read_card, save_weights
 
 
 @dataclass(frozen=True)
@@ -60,10 +58,8 @@ def main() -> int:
     for name, form in FORMS.items():
         if chosen.only and not name.startswith(tuple(chosen.only)):
             continue
-        model = in_form(chosen.weights, form.encoder)
         path = make_folder(chosen.work / "forms") / f"{name}.safetensors"
-        card = read_card(chosen.weights) or Card(encoder=model.config)
-        save_weights(path, model, dataclasses.replace(card, encoder=model.config))
+        save_in_form(chosen.weights, form.encoder, path)
         config = propagate_config("fast", form.settings)
         report = evaluate(benchmark, load_method(str(path)), config, chosen.work / "predictions" / f"form_{name}")
         write_record(

@@ -20,7 +20,7 @@ from typing import Any
 
 from learn import SHORT
 from record import RESULTS, write_record
-from ship import in_form
+from ship import save_in_form
 from timecycle.config import build, propagate_config, train_config
 from timecycle.cores import usable_cores
 from timecycle.data.index import make_index, split
@@ -29,7 +29,7 @@ from timecycle.evaluation.evaluate import evaluate
 from timecycle.evaluation.methods import load_method
 from timecycle.files import make_folder
 from timecycle.model.registry import DEFAULT_ENCODER
-from timecycle.model.weights import read_card, save_weights
+from timecycle.model.weights import read_card
 from timecycle.training.corpus import Videos
 from timecycle.training.pace import steps_in
 from timecycle.training.settings import TrainConfig
@@ -151,8 +151,7 @@ def judge(
     beside = {}
     if card and not card.encoder.colour:
         path = make_folder(work / "coloured") / f"{name}.safetensors"
-        model = in_form(Path(encoder), ["colour=1"])
-        save_weights(path, model, dataclasses.replace(card, encoder=model.config))
+        save_in_form(Path(encoder), ["colour=1"], path)
         method = load_method(str(path))
         beside = dict(evaluate(benchmark, method, config, work / "predictions" / f"{name}_coloured").scores)
     write_record(

@@ -65,5 +65,12 @@ def in_form(weights: Path, changes: Sequence[str]) -> ResNet:
     return build_resnet(weights, model.state_dict(), build(ResNetConfig, values))
 
 
+def save_in_form(weights: Path, changes: Sequence[str], path: Path) -> None:
+    """Write the encoder of a weights file in another form, with its card."""
+    model = in_form(weights, changes)
+    card = read_card(weights) or Card(encoder=model.config)
+    save_weights(path, model, dataclasses.replace(card, encoder=model.config))
+
+
 if __name__ == "__main__":
     sys.exit(main())

@@ -531,7 +531,6 @@ def _corpus(results: Results) -> str:
     packed, load, trained, bulk = (record["measured"] for record in records.values())
     counts, yes = packed["counts"], {True: "yes", False: "no"}
     left_out = sum(counts[name] for name in ("still", "duplicate", "short"))
-    sure = all(trained["same_sequence"].values()) and trained["different_clips_in_an_epoch"]
     equal = bulk["outputs_equal_to_propagate"] and bulk["outputs_equal_to_one_process"]
     rows = [
         ["videos packed; clips kept, left out", f"{counts['videos']}; {counts['clips']}, {left_out}"],
@@ -543,24 +542,25 @@ def _corpus(results: Results) -> str:
         [
             f"training killed at {len(trained['kills_at_steps'])} points; 2, 1, 2 processes; no server for "
             f"{trained['server_away_seconds']} s: the same clips in the same order",
-            yes[bool(sure)],
+            yes[all(trained["same_sequence"].values())],
         ],
         ["the same weights, to the byte, after kills and without a server", yes[all(trained["same_weights"].values())]],
         [
             "bulk: videos, workers killed, drivers killed, corrupt videos given up",
             f"{bulk['videos']}, {bulk['workers_killed']}, 1, {bulk['dead_letters']}",
         ],
-        ["videos done; of these, done again after the driver was killed", _done(bulk)],
+        [
+            "videos done; of these, done again after the driver was killed",
+            f"{bulk['done']}; {bulk['done_again_after_the_driver_was_killed']}",
+        ],
         ["every output equal to those of one process and of `timecycle propagate`", yes[equal]],
         ["efficiency of two workers, one thread each, against one", f"{bulk['efficiency_of_two_workers']:.2f}"],
         ["what Ray adds to a video", f"{1e3 * bulk['overhead_seconds_per_video']:.0f} ms"],
         ["start of a cluster", f"{bulk['cluster_start_seconds']:.0f} s"],
     ]
-    return f"{grid(['what', 'measured'], rows, right=(1,))}\n{' '.join(map(_origin, records.values()))}\n"
-
-
-def _done(bulk: Mapping[str, Any]) -> str:
-    return f"{bulk['done']}; {bulk['done_again_after_the_driver_was_killed']}"
+    return (
+        f"{grid(['what', 'measured'], rows, right=(1,))}\n{' '.join(dict.fromkeys(map(_origin, records.values())))}\n"
+    )
 
 
 def _capacity(results: Results) -> str:
