@@ -34,7 +34,11 @@ from timecycle.propagation.settings import PropagateConfig
 EIGHT = ("blackswan", "bmx-trees", "camel", "dance-twirl", "goat", "horsejump-high", "libby", "parkour")
 ABLATED = "efficientnet-lite0-s8"
 _COMPARED = (DEFAULT_ENCODER, "identity", "dis-flow", "rgb", "random-resnet18", ABLATED, "vgg16")
-SHOWN = "davis2016_480p_vgg16"  # whose worst sequences docs/results.md shows
+# Whose worst sequences docs/results.md and docs/model.md show.
+SHOWN = {
+    "davis2016_480p_vgg16": "davis2016_480p_worst.png",
+    f"davis2016_480p_{DEFAULT_ENCODER.replace('-', '_')}": "model_worst.png",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,9 +205,9 @@ def main() -> int:
             _borrow(folder, _davis()(chosen.data), benchmark, method, config)
         report = evaluate(benchmark, method, config, folder)
         shutil.copyfile(folder / REPORT, RESULTS / f"{one.name}.json")
-        if one.name == SHOWN:
+        if one.name in SHOWN:
             write_pictures(report, folder, clips=benchmark.clips)
-            shutil.copyfile(folder / "worst.png", RESULTS.parents[1] / "docs" / "images" / "davis2016_480p_worst.png")
+            shutil.copyfile(folder / "worst.png", RESULTS.parents[1] / "docs" / "images" / SHOWN[one.name])
         main_score = next(iter(report.scores.items()))
         print(f"{one.name}: {main_score[0]} {main_score[1]:.4f}, {report.seconds:.0f} s", flush=True)
     return 0

@@ -44,6 +44,18 @@ FORMS = {
     "k5": Form("half as much of res2; 5 neighbours", _FINE, ("neighbours=5",)),
     "t04": Form("half as much of res2; temperature 0.04", _FINE, ("temperature=0.04",)),
     "k5_t04": Form("half as much of res2; 5 neighbours, temperature 0.04", _FINE, ("neighbours=5", "temperature=0.04")),
+    "past_20": Form("half as much of res2; 20 past frames", _FINE, ("past_frames=20",)),
+    "past_20_k5": Form("half as much of res2; 20 past frames, 5 neighbours", _FINE, ("past_frames=20", "neighbours=5")),
+    "far": Form(
+        "half as much of res2; 20 past frames, 5 neighbours, drawings searched everywhere",
+        _FINE,
+        ("past_frames=20", "neighbours=5", "anchor_window_px=none"),
+    ),
+    "near": Form(
+        "half as much of res2; 5 neighbours within 32 px",
+        _FINE,
+        ("neighbours=5", "window_px=32", "anchor_window_px=32"),
+    ),
 }
 
 

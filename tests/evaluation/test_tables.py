@@ -13,6 +13,7 @@ from timecycle.evaluation.published import published_rows
 from timecycle.evaluation.report import write_report
 from timecycle.evaluation.scores import main_scores, score_name
 from timecycle.evaluation.tables import davis_table, merge_seeds, method_name, provenance, published_table
+from timecycle.model.registry import DEFAULT_ENCODER
 
 ROOT = Path(__file__).parents[2]
 
@@ -209,6 +210,19 @@ def test_an_ablation_that_changes_two_things_is_refused(tree):
     )
     with pytest.raises(SettingsError, match="differ in more than neighbours"):
         script.find_stale(tree)
+
+
+def test_the_headline_compares_ours_with_each_control_in_common_settings_only(tree):
+    results = tree / "benchmarks/results"
+    assert script.make_table("headline", script.read_results(results)) == ""  # ours is not there yet
+    write_report(results / "davis2016_480p_ours.json", twenty(DEFAULT_ENCODER, 0.1, image_size_px=480))
+    best = twenty("vgg16", 0.4, image_size_px=480, past_frames=20)
+    write_report(results / "davis2016_480p_best_vgg16.json", best)
+    table = cells(script.make_table("headline", script.read_results(results)))
+    assert [row[1:] for row in table[2:] if len(row) > 1] == [
+        ["+10.0", "+10.0 to +10.0", "20 of 20"],
+        ["-10.0", "-10.0 to -10.0", "0 of 20"],
+    ]
 
 
 def test_no_window_is_the_widest(tree):
