@@ -34,7 +34,7 @@ from timecycle.files import make_folder
 from timecycle.labels import Labels, Masks
 from timecycle.model.encoder import Encoder
 from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
-from timecycle.propagation.confidence import Confidence, TrustConfig, fitted, fuse
+from timecycle.propagation.confidence import Confidence, Form, TrustConfig, fitted, fuse
 from timecycle.propagation.evidence import SIGNALS
 from timecycle.propagation.propagate import propagate
 from timecycle.propagation.settings import PropagateConfig
@@ -229,11 +229,11 @@ def toml_of(form: str, weights: Mapping[str, float]) -> str:
 # Figures
 
 
-def measure(rows: Rows) -> dict[str, Any]:
+def measure(rows: Rows, form: Form = "outline") -> dict[str, Any]:
     """Every way of trusting under the same test."""
     ways = {
-        "fused": fuse(torch.from_numpy(rows.signals).float(), "outline").double().numpy(),
-        "fused, fitted on the others": _left_out(rows),
+        "fused": fuse(torch.from_numpy(rows.signals).float(), form).double().numpy(),
+        "fused, fitted on the others": _left_out(rows, form),
         "frames since the drawing alone": -rows.frame,
         **{f"{name} alone": rows.signals[:, i] for i, name in enumerate(SIGNALS)},
     }
@@ -252,20 +252,20 @@ def measure(rows: Rows) -> dict[str, Any]:
         "frames": len(rows),
         "bad_frames": int(bad.sum()),
         "mean_j": round(float(rows.overlap.mean()), 4),
-        "weights": dict(fitted()["outline"]),
+        "weights": dict(fitted()[form]),
         "scores": scores,
         "risk_coverage": curves,
     }
 
 
-def _left_out(rows: Rows) -> Float64[np.ndarray, " rows"]:
+def _left_out(rows: Rows, form: Form) -> Float64[np.ndarray, " rows"]:
     """The confidence of every sequence by weights fitted to the true overlap of all the others."""
     trust = np.zeros(len(rows))
     names = np.array(rows.sequence)
     for name in sorted(set(rows.sequence)):
         here = names == name
         others = Rows(names[~here].tolist(), *(part[~here] for part in rows.parts))
-        trust[here] = fuse(torch.from_numpy(rows.signals[here]).float(), "outline", fit(others)).double().numpy()
+        trust[here] = fuse(torch.from_numpy(rows.signals[here]).float(), form, fit(others)).double().numpy()
     return trust
 
 
