@@ -506,6 +506,16 @@ _TRUST = (
     ("similarity alone", "distance of descriptors to the drawing's"),
 )
 
+_TRUST_POINTS = (
+    ("fused", "the confidence, weighed by hand"),
+    ("fused, fitted on the others", "the same signals, fitted on the truth of the other sequences"),
+    ("frames since the drawing alone", "frames since the drawing"),
+    ("margin alone", "margin of the votes"),
+    ("past_return alone", "coming home from the oldest frame that votes"),
+    ("drawing_return alone", "coming home from the drawing"),
+    ("similarity alone", "distance of descriptors to the drawing's"),
+)
+
 
 def _trust(results: Results) -> str:
     record = _record(results, "trust_default")
@@ -520,6 +530,32 @@ def _trust(results: Results) -> str:
     return (
         f"{table}\n{measured['frames']:,} carried frames, {measured['bad_frames']} of them with J below 0.5; mean J "
         f"{100 * measured['mean_j']:.1f}. {_origin(record)}\n"
+    )
+
+
+def _trust_cost(results: Results) -> str:
+    record = _record(results, "speed_judged")
+    rows = [
+        [f"`{preset}`", f"{of['ratios'][name]:.2f}", "{:.2f} to {:.2f}".format(*of["spread"][name])]
+        for preset, of in record["measured"].items()
+        for name in of["ratios"]
+    ]
+    table = grid(["preset", "time with confidence / without", "rounds"], rows, right=(1, 2))
+    return f"{table}\n{_origin(record)}\n"
+
+
+def _trust_points(results: Results) -> str:
+    record = _record(results, "trust_points")
+    scores = record["measured"]["scores"]
+    rows = [
+        [words, *(f"{scores[name][figure]:.3f}" for figure in ("auroc_j50", "spearman_j"))]
+        for name, words in _TRUST_POINTS
+    ]
+    table = grid(["trust by", "AUROC, joint is wrong", "Spearman with nearness"], rows, right=(1, 2))
+    measured = record["measured"]
+    return (
+        f"{table}\n{measured['frames']:,} joints, {measured['bad_frames']} of them wrong, on annotated frames of four "
+        f"sequences. {_origin(record)}\n"
     )
 
 
@@ -669,6 +705,8 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "probes": _probes,
     "cost": _cost,
     "trust": _trust,
+    "trust_points": _trust_points,
+    "trust_cost": _trust_cost,
     "audit": _audit,
     "corrections": _corrections,
     "tuning": _tuning,
