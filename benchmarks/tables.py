@@ -210,25 +210,37 @@ def _in_common_settings(results: Results) -> dict[str, Report]:
 
 
 def _headline(results: Results) -> str:
-    """The shipped encoder against every control, paired over the sequences."""
+    """The shipped encoder and every control on all that is measured; differences are paired over the sequences."""
     reports = _in_common_settings(results)
-    ours = reports.pop(DEFAULT_ENCODER, None)
+    ours = reports.get(DEFAULT_ENCODER)
     if ours is None:
         raise NoResultsError(
             f"no result of {DEFAULT_ENCODER} at 480p", remedy="python benchmarks/evaluate.py DATA --work DIR"
         )
-    differences = {name: compare(report, ours).differences[0] for name, report in reports.items()}
-    rows = [
-        [
-            method_name(name),
-            f"{100 * found.difference:+.1f}",
-            f"{100 * found.low:+.1f} to {100 * found.high:+.1f}",
-            f"{found.better} of {found.sequences}",
-        ]
-        for name, found in sorted(differences.items(), key=lambda item: -item[1].difference)
-    ]
-    table = grid(["against", "J&F", "95 % interval", "better on"], rows, right=(1, 2, 3))
-    return _with_provenance(table, [ours])
+    others = {  # what else is in the table: heading, benchmark, score, factor
+        "BADJA PCK@0.2": ("badja", "PCK@0.2", 100),
+        "L1, 5 frames": ("reconstruction-5-10-every-10", "L1_5", 1),
+        "L1, 10 frames": ("reconstruction-5-10-every-10", "L1_10", 1),
+    }
+    found = {(r.report.benchmark, r.report.encoder): r.report for r in results.reports}
+    rows = []
+    for name, report in sorted(reports.items(), key=lambda item: -item[1].scores["JF"]):
+        by = compare(report, ours).differences[0]
+        rows.append(
+            [
+                method_name(name),
+                f"{100 * report.scores['JF']:.1f}",
+                "-" if report is ours else f"{100 * by.difference:+.1f}",
+                "-" if report is ours else f"{100 * by.low:+.1f} to {100 * by.high:+.1f}",
+                "-" if report is ours else f"{by.better} of {by.sequences}",
+                *(
+                    f"{factor * found[benchmark, name].scores[score]:.1f}" if (benchmark, name) in found else "-"
+                    for benchmark, score, factor in others.values()
+                ),
+            ]
+        )
+    heads = ["encoder", "DAVIS J&F", "ours against it", "95 % interval", "ours better on", *others]
+    return _with_provenance(grid(heads, rows, right=tuple(range(1, len(heads)))), [ours])
 
 
 def _scores(results: Results, *, prefix: str, benchmark: str, beside: Sequence[str] = ()) -> str:
