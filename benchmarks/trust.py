@@ -43,7 +43,9 @@ from timecycle.video import Video, open_video
 
 Wrong = Literal["stuck", "astray"]
 WRONG: tuple[Wrong, ...] = get_args(Wrong)
-SUPPORT = tuple(name for name in SIGNALS if name.startswith(("past_", "drawing_")) or name == "appearance")
+# What other frames say of an object, and what is told from its votes, its way and its shape.
+WITNESSED = tuple(name for name in SIGNALS if name.startswith(("past_", "drawing_")) or name == "appearance")
+OUTLINE = ("margin", "certainty", "way", "lowest", "fresh", "size", "bulk")
 BAD = 0.5  # overlap below which a frame has to be corrected
 _POINTS = 50  # of a curve
 
@@ -83,8 +85,8 @@ def main() -> int:
         composites, work = find_composites(chosen.composites), make_folder(chosen.work)
         carried = collect(composites, encoder, config, work / "composites.csv")
         wrong = {way: collect_wrong(composites, encoder, config, work / f"{way}.csv", way=way) for way in WRONG}
-        print(toml_of("outline", fit(carried)))
-        print(toml_of("support", fit(joined([carried, *wrong.values()]), only=SUPPORT)))
+        print(toml_of("outline", fit(carried, only=OUTLINE)))
+        print(toml_of("support", fit(joined([carried, *wrong.values()]), only=WITNESSED)))
         for way, rows in wrong.items():
             trust = fuse(torch.from_numpy(rows.signals).float(), "outline")
             print(f"# {way}: overlap {rows.overlap.mean():.2f}, confidence as fitted before {float(trust.mean()):.2f}")
@@ -262,10 +264,11 @@ def _left_out(rows: Rows, form: Form) -> Float64[np.ndarray, " rows"]:
     """The confidence of every sequence by weights fitted to the true overlap of all the others."""
     trust = np.zeros(len(rows))
     names = np.array(rows.sequence)
+    only = OUTLINE if form == "outline" else SIGNALS
     for name in sorted(set(rows.sequence)):
         here = names == name
         others = Rows(names[~here].tolist(), *(part[~here] for part in rows.parts))
-        trust[here] = fuse(torch.from_numpy(rows.signals[here]).float(), form, fit(others)).double().numpy()
+        trust[here] = fuse(torch.from_numpy(rows.signals[here]).float(), form, fit(others, only=only)).double().numpy()
     return trust
 
 

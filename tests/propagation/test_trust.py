@@ -1,5 +1,7 @@
 """Confidence: where cycles lie, each way by name, then the stream's own."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -69,7 +71,7 @@ def judged(
         window=Window(8.0, "disc"),
         drawing_window=Window(8.0, "disc"),
     )
-    return evidence, judge(evidence, tuple("ab"[:objects]), GRID, form="outline")
+    return evidence, judge(evidence, tuple("abc"[:objects]), GRID, form="outline")
 
 
 def signal(evidence: Evidence, name: str) -> float:
@@ -176,8 +178,21 @@ def test_a_trail_remembers_the_worst_and_begins_anew_on_a_drawing():
     assert trail.lowest.tolist() == pytest.approx([0.2, 1.0])
     drawn = trail.after(torch.tensor([0.5, 0.5]), torch.tensor([True, False]))
     assert drawn.mean.tolist() == pytest.approx([1.0, 0.875])
+    assert drawn.fresh.tolist() == pytest.approx([1.0, math.exp(-4 / 30)])
     both = joined(trail, Trail.begin(2), torch.tensor([0.25, 0.25]))
     assert both.mean.tolist() == pytest.approx([0.25 * 0.6 + 0.75, 1.0])
+    assert trail.fresh[0] < both.fresh[0] < 1  # nearer to the drawing on the other side
+
+
+def test_what_is_thin_has_little_bulk():
+    """A square of five cells keeps its inner nine; a line keeps nothing; the picture's border is no outline."""
+    extent = torch.zeros(ROWS, COLUMNS, 3)
+    extent[2:7, 2:7, 0] = 1
+    extent[3, 1:9, 1] = 1
+    extent[..., 2] = 1
+    background = texture(0)
+    evidence, _ = judged(background, extent, past=witness(background, extent), drawing=witness(background, extent))
+    assert evidence.objects[:, SIGNALS.index("bulk")].tolist() == pytest.approx([9 / 25, 0, 1])
 
 
 def test_what_is_silenced_becomes_background():

@@ -27,6 +27,7 @@ SIGNALS = (
     "certainty",  # 1 - the entropy of its votes, in bits
     "way",  # the mean margin since it was drawn
     "lowest",  # the lowest margin since it was drawn
+    "fresh",  # 1 on the drawing, and less with every frame since
     "past_return",  # the share of it that comes back after going to the oldest frame that votes
     "past_labels",  # its labels carried back to that frame, over the labels there (intersection over union)
     "drawing_return",  # as past_return, with the nearest drawings
@@ -35,6 +36,7 @@ SIGNALS = (
     "similarity",  # cosine with the best match in a drawing
     "appearance",  # whether it looks like the object that was drawn rather than like what was around it
     "size",  # how near its area is to that of the drawing: 1 as large, 0.5 half or twice as large
+    "bulk",  # the share of it that is not at its outline: what is thin loses much by half a cell
 )
 # Of a cell, in the same sense.
 CELL_SIGNALS = ("margin", "past_return", "past_agreement", "drawing_return", "drawing_agreement", "similarity")
@@ -98,6 +100,7 @@ def gather(
         _weighted(flat, 1 - _entropy(flat)),
         trail.mean,
         trail.lowest,
+        trail.fresh,
         recent.returned,
         recent.labels,
         drawn.returned,
@@ -106,6 +109,7 @@ def gather(
         drawn.similarity,
         drawn.appearance,
         drawn.size,
+        _bulk(extent),
     ]
     sure = (2 * flat - 1).abs().amin(dim=1) if not spread and objects else flat.new_ones(len(flat))
     per_cell = [
@@ -211,6 +215,16 @@ def _concentration(extent: Extent) -> PerObject:
         near = weight[max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2].sum()
         kept.append(near / weight.sum().clamp_min(_NOTHING))
     return torch.stack(kept) if kept else extent.new_zeros(0)
+
+
+def _bulk(extent: Extent) -> PerObject:
+    """What is left of each object where every cell is only as full as the emptiest beside it."""
+    maps = extent.permute(2, 0, 1)[:, None]
+    if not len(maps):
+        return extent.new_zeros(0)
+    across = -torch.nn.functional.max_pool2d(-maps, (1, 3), stride=1, padding=(0, 1))
+    down = -torch.nn.functional.max_pool2d(-maps, (3, 1), stride=1, padding=(1, 0))
+    return torch.minimum(across, down).sum(dim=(1, 2, 3)) / maps.sum(dim=(1, 2, 3)).clamp_min(_NOTHING)
 
 
 def _mean(said: Sequence[_Comparison], witnesses: Sequence[Witness]) -> _Comparison:

@@ -8,6 +8,8 @@ from torch import Tensor
 
 PerObject = Float[Tensor, " objects"]
 
+_FRESH_FRAMES = 30  # after which errors have had time to add up
+
 
 @dataclass(frozen=True, eq=False)
 class Trail:
@@ -31,11 +33,16 @@ class Trail:
     def mean(self) -> PerObject:
         """The mean margin on the way; 1 on the drawing itself."""
         total, count, _ = self.values.unbind(dim=1)
-        return torch.where(count > 0, total / count.clamp_min(1), 1.0)
+        return torch.where(count > 0, total / count.clamp_min(1e-6), 1.0)
 
     @property
     def lowest(self) -> PerObject:
         return self.values[:, 2]
+
+    @property
+    def fresh(self) -> PerObject:
+        """1 on the drawing, and less with every frame since."""
+        return torch.exp(-self.values[:, 1] / _FRESH_FRAMES)
 
 
 def joined(forward: Trail, backward: Trail | None, share: PerObject) -> Trail:
@@ -43,5 +50,5 @@ def joined(forward: Trail, backward: Trail | None, share: PerObject) -> Trail:
     if backward is None:
         return forward
     mean = forward.mean * share + backward.mean * (1 - share)
-    lowest = forward.lowest * share + backward.lowest * (1 - share)
-    return Trail(torch.stack([mean, torch.ones_like(mean), lowest], dim=1))
+    _, count, lowest = (forward.values * share[:, None] + backward.values * (1 - share[:, None])).unbind(dim=1)
+    return Trail(torch.stack([mean * count, count, lowest], dim=1))
