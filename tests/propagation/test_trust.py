@@ -155,8 +155,8 @@ def test_a_frame_that_is_the_drawing_is_as_good_as_certain():
     frame = put(texture(0), (thing(1), 4, 3))
     same = witness(frame, cover((4, 3)))
     evidence, confidence = judged(frame, cover((4, 3)), past=same, drawing=same)
-    expected = dict.fromkeys(SIGNALS, 1.0)
-    assert confidence.objects["a"].signals == pytest.approx(expected | {"appearance": 1.0}, abs=0.35)
+    expected = dict.fromkeys(SIGNALS, 1.0) | {"bulk": 9 / 25}  # its inner cells
+    assert confidence.objects["a"].signals == pytest.approx(expected, abs=0.35)
     assert signal(evidence, "drawing_labels") == signal(evidence, "drawing_return") == 1.0
     assert confidence.value > 0.9
 

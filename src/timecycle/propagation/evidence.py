@@ -218,8 +218,11 @@ def _concentration(extent: Extent) -> PerObject:
 
 
 def _bulk(extent: Extent) -> PerObject:
-    """What is left of each object where every cell is only as full as the emptiest beside it."""
-    maps = extent.permute(2, 0, 1)[:, None]
+    """What is left of each object where every cell is only as full as the emptiest beside it.
+
+    A cell is as full as an outline at half the votes would make it, which is sharper than the votes are.
+    """
+    maps = (2 * extent - 0.5).clamp(0, 1).permute(2, 0, 1)[:, None]
     if not len(maps):
         return extent.new_zeros(0)
     across = -torch.nn.functional.max_pool2d(-maps, (1, 3), stride=1, padding=(0, 1))
