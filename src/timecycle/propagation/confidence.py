@@ -26,7 +26,6 @@ Form = Literal["outline", "place"]
 
 _VISIBLE = 0.5  # confidence from which an object counts as followed
 _LOST = 0.25  # below, what is labelled is more likely something else
-_BENEFIT = 1.5  # of the doubt: a thing that turned or was partly hidden is right, and supported less
 _NOTHING = 1e-6  # cells
 _GONE = 0.05  # of the drawing's area: less is not the object any more
 
@@ -116,8 +115,12 @@ def fuse(
     weights = weights or fitted()[form]
     weight = torch.tensor([weights.get(name, 0.0) for name in names])
     fused = torch.sigmoid(signals @ weight + weights["bias"])
-    # Labels that stand still, or follow something else, are as clear as any: past frames and drawings have a veto.
-    return torch.minimum(fused, _BENEFIT * fuse(signals, "support")) if form == "outline" else fused
+    if form != "outline":
+        return fused
+    # Labels that stand still, or follow something else, are as clear as any: past frames and drawings have a veto, with
+    # the benefit of the doubt, as what turned or is partly hidden is right and supported less. They are asked twice.
+    doubt = 1 - fuse(signals, "support")
+    return torch.minimum(fused, 1 - doubt * doubt)
 
 
 @lru_cache
