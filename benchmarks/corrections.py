@@ -1,13 +1,15 @@
 """What corrections are worth, and which frames to correct: true masks are put in where a queue asks for them.
 
-    python benchmarks/corrections.py DATA [--encoder NAME] [--names ...]
+    python benchmarks/corrections.py DATA --work DIR [--encoder NAME] [--names ...]
 
 DAVIS-2016 val at 240 pixels. The first mask is given; then up to five frames are drawn, chosen by our queue, evenly
-spaced, at random, or as the frame that is truly worst. Results: corrections.json.
+spaced, at random, or as the frame that is truly worst. What DIR has of a sequence already is not done again, so several
+processes can do some each. Results: corrections.json.
 """
 
 import argparse
 import dataclasses
+import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +25,7 @@ from timecycle.config import propagate_config
 from timecycle.evaluation.davis import find_davis
 from timecycle.evaluation.metrics.boundaries import boundary_f
 from timecycle.evaluation.metrics.regions import jaccard
+from timecycle.files import make_folder, write_text
 from timecycle.labels import Labels, Masks
 from timecycle.model.encoder import Encoder
 from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
@@ -35,7 +38,6 @@ from timecycle.review.queue import suggest
 from timecycle.video import Video, open_video
 
 MOST = 5
-_RANDOM = 2  # draws that the random queue is averaged over
 
 Truth = Mapping[int, Masks]
 Choose = Callable[["Situation"], int]
@@ -92,22 +94,33 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--encoder", default=DEFAULT_ENCODER)
-    parser.add_argument("--names", nargs="*", default=[], help="only these sequences; nothing is kept")
+    parser.add_argument("--work", type=Path, required=True, help="where each sequence's curves are kept")
+    parser.add_argument("--names", nargs="*", default=[], help="only these sequences; no record is written")
     chosen = parser.parse_args()
     began = time.monotonic()
     encoder, config = load_encoder(chosen.encoder), propagate_config("fast")
     benchmark = find_davis(chosen.data / "davis2016", names=chosen.names)
     per_sequence: dict[str, dict[str, list[float]]] = {}
     for clip in benchmark.clips:
+        path = make_folder(chosen.work) / f"{clip.name}-{encoder.sha256[:8]}.json"
+        if path.exists():
+            per_sequence[clip.name] = json.loads(path.read_text(encoding="utf-8"))
+            continue
         files = sorted(file for file in benchmark.truth_files if file.parent.name == clip.name)
         truth = {index: Masks.read(file) for index, file in enumerate(files)}
         remembering = Remembering(encoder)
         with open_video(clip.frames) as video:
             given = {0: truth[0]}
             carried = list(propagate(video, given, encoder=remembering, config=config, trust=TrustConfig()))
-            start = Start(video, truth, remembering, config, carried)
+            scores = [scored(frame, truth) for frame in carried]
+            start = Start(video, truth, remembering, config, carried, scores)
             per_sequence[clip.name] = {name: curve(start, name, choose) for name, choose in QUEUES.items()}
-        print(clip.name, {name: [round(v, 3) for v in values] for name, values in per_sequence[clip.name].items()})
+        write_text(path, json.dumps(per_sequence[clip.name]))
+        print(
+            clip.name,
+            {name: [round(v, 3) for v in values] for name, values in per_sequence[clip.name].items()},
+            flush=True,
+        )
     means = {
         name: [round(fmean(of[name][count] for of in per_sequence.values()), 4) for count in range(MOST + 1)]
         for name in QUEUES
@@ -137,23 +150,23 @@ class Start:
     encoder: Encoder
     config: PropagateConfig
     carried: Sequence[LabelledFrame]
+    scores: Sequence["Score"]
 
 
 def curve(start: Start, name: str, choose: Choose) -> list[float]:
     """J&F with 0 to MOST corrections. A plan that depends on how many there will be is made for each number."""
     if name == "uniform":
-        return [_run(start, choose, count, 0)[-1] for count in range(MOST + 1)]
-    curves = [_run(start, choose, MOST, seed) for seed in range(_RANDOM if name == "random" else 1)]
-    return [fmean(values) for values in zip(*curves, strict=True)]
+        return [_run(start, choose, count)[-1] for count in range(MOST + 1)]
+    return _run(start, choose, MOST)
 
 
-def _run(start: Start, choose: Choose, wanted: int, seed: int) -> list[float]:
-    rng, truth = np.random.default_rng(seed), start.truth
-    drawn, frames = {0}, list(start.carried)
+def _run(start: Start, choose: Choose, wanted: int) -> list[float]:
+    rng, truth = np.random.default_rng(0), start.truth
+    drawn, frames, kept = {0}, list(start.carried), list(start.scores)
     scores = []
     for count in range(wanted + 1):
-        overlap = [jaccard(_mask(frame.labels), truth[frame.index].ids > 0) for frame in frames]
-        scores.append(_score(frames, overlap, truth))
+        overlap = [score.overlap for score in kept]
+        scores.append(fmean((score.overlap + score.boundary) / 2 for score in kept[1:-1]))  # as DAVIS counts
         if count == wanted:
             break
         index = choose(Situation(frames, overlap, drawn, wanted, rng))
@@ -169,7 +182,7 @@ def _run(start: Start, choose: Choose, wanted: int, seed: int) -> list[float]:
             trust=TrustConfig() if choose is ours else None,  # who looks at it
         )
         for frame in again.frames:
-            frames[frame.index] = frame
+            frames[frame.index], kept[frame.index] = frame, scored(frame, truth)
         drawn = drawn | {index}
     return scores
 
@@ -178,10 +191,17 @@ def _labels_of(frames: Sequence[LabelledFrame], index: int) -> Labels:
     return frames[index].labels
 
 
-def _score(frames: list[LabelledFrame], overlap: list[float], truth: Truth) -> float:
-    """As DAVIS scores: the first and the last frame do not count."""
-    counted = range(1, len(frames) - 1)
-    return fmean((overlap[i] + boundary_f(_mask(frames[i].labels), truth[i].ids > 0)) / 2 for i in counted)
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """Of one frame: J and F."""
+
+    overlap: float
+    boundary: float
+
+
+def scored(frame: LabelledFrame, truth: Truth) -> Score:
+    mask, true = _mask(frame.labels), truth[frame.index].ids > 0
+    return Score(jaccard(mask, true), boundary_f(mask, true))
 
 
 def _mask(labels: Labels) -> np.ndarray:
