@@ -678,7 +678,7 @@ def _record(results: Results, name: str) -> Mapping[str, Any]:
 def _origin(record: Mapping[str, Any]) -> str:
     machine = record["machine"]
     changed = " with changes" if "with changes" in record["commit"] else ""
-    return f"Commit {record['commit'][:7]}{changed}; {machine['processor']}, {machine['threads']} threads."
+    return f"Commit {record['commit'][:7]}{changed}; {machine['processor']}, {machine['threads']} thread{'' if machine['threads'] == 1 else 's'}."
 
 
 def _with_provenance(table: str, reports: Sequence[Report]) -> str:
