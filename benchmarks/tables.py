@@ -678,7 +678,8 @@ def _record(results: Results, name: str) -> Mapping[str, Any]:
 def _origin(record: Mapping[str, Any]) -> str:
     machine = record["machine"]
     changed = " with changes" if "with changes" in record["commit"] else ""
-    return f"Commit {record['commit'][:7]}{changed}; {machine['processor']}, {machine['threads']} thread{'' if machine['threads'] == 1 else 's'}."
+    threads = f"{machine['threads']} thread{'' if machine['threads'] == 1 else 's'}"
+    return f"Commit {record['commit'][:7]}{changed}; {machine['processor']}, {threads}."
 
 
 def _with_provenance(table: str, reports: Sequence[Report]) -> str:
