@@ -109,12 +109,11 @@ def main() -> int:
         files = sorted(file for file in benchmark.truth_files if file.parent.name == clip.name)
         truth = {index: Masks.read(file) for index, file in enumerate(files)}
         remembering = Remembering(encoder)
-        with open_video(clip.frames) as video:
-            given = {0: truth[0]}
-            carried = list(propagate(video, given, encoder=remembering, config=config, trust=TrustConfig()))
-            scores = [scored(frame, truth) for frame in carried]
-            start = Start(video, truth, remembering, config, carried, scores)
-            per_sequence[clip.name] = {name: curve(start, name, choose) for name, choose in QUEUES.items()}
+        with open_video(clip.frames) as frames:
+            video = open_video(np.stack([frame.image for frame in frames]))  # decoded once
+        carried = list(propagate(video, {0: truth[0]}, encoder=remembering, config=config, trust=TrustConfig()))
+        start = Start(video, truth, remembering, config, carried, [scored(frame, truth) for frame in carried])
+        per_sequence[clip.name] = {name: curve(start, name, choose) for name, choose in QUEUES.items()}
         write_text(path, json.dumps(per_sequence[clip.name]))
         print(
             clip.name,
