@@ -91,28 +91,12 @@ def evaluations() -> Iterator[Evaluation]:
             part=True,
         )
     yield from _ablations()
-    for encoder in (
-        DEFAULT_ENCODER,
-        "identity",
-        "dis-flow",
-        "rgb",
-        "random-resnet18",
-        "efficientnet-lite0-s8",
-        "vgg16",
-    ):
+    for encoder in _COMPARED:
         yield Evaluation(name=f"badja_240p_{_file(encoder)}", find=_badja, encoder=encoder)
         yield Evaluation(name=f"jhmdb_sample_{_file(encoder)}", find=_jhmdb, encoder=encoder, preset="default")
     for encoder in (DEFAULT_ENCODER, "identity", "dis-flow", "rgb", "efficientnet-lite0-s8", "vgg16"):
         yield Evaluation(name=f"reconstruction_240p_{_file(encoder)}", find=_reconstruction, encoder=encoder)
-    for encoder in (
-        DEFAULT_ENCODER,
-        "identity",
-        "dis-flow",
-        "rgb",
-        "efficientnet-lite0-s8",
-        "random-resnet18",
-        "vgg16",
-    ):
+    for encoder in _COMPARED:
         yield Evaluation(
             name=f"davis2016_480p_{_file(encoder)}",
             find=_davis(),

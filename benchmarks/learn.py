@@ -69,7 +69,7 @@ _HALF_AN_HOUR = {"walks": 1300, "cycles": 2300}
 _QUARTER = {4: 600, 3: 800, 2: 1250}  # of cycles, by frames of a clip
 _LEVER = {"walks": 80, "cycles": 100}
 # The shipped encoder learns in stages of about an hour. Each needs nothing but the weights of the one before.
-_STAGES, _STAGE_STEPS = 6, 1500
+_STAGES, _STAGE_STEPS = 3, 1500
 _EARLY = (60, 250)  # steps of runs of their own, for the beginning of the curve
 _COMPARED = ("precision=fp32",)
 # Runs of a few minutes, which compare recipes, need a short average and warm-up.
