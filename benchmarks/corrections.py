@@ -4,7 +4,8 @@
 
 DAVIS-2016 val at 240 pixels. The first mask is given; then up to five frames are drawn, chosen by our queue, evenly
 spaced, at random, or as the frame that is truly worst. What DIR has of a sequence already is not done again, so several
-processes can do some each; once labels are carried or judged otherwise, begin with an empty one. Results: corrections.json.
+processes can do some each; once labels are carried or judged otherwise, begin with an empty one.
+Results: corrections.json.
 """
 
 import argparse
