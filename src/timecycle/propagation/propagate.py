@@ -1,15 +1,14 @@
 """Labels on some frames of a video in, labels on every frame out, as a stream.
 
-Every object is carried forward from each frame it was drawn on and, with direction `both`, backward too. The two
-passes are blended: the nearer drawing weighs more, in proportion to time, and a pass that does not know an object
-yet leaves it to the other.
+Every object is carried forward from each frame it was drawn on and, with direction `both`, backward too. Between two
+drawings the passes are blended (blend.py).
 The backward pass runs first and leaves its soft maps on disk, so memory holds only the remembered frames.
 """
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
@@ -21,20 +20,23 @@ from torch import Tensor
 
 from timecycle.errors import LabelError
 from timecycle.grid import Grid
-from timecycle.labels.space import Labels, Space, fill_unknown, settle, silence
+from timecycle.labels.space import Labels, Space, silence
 from timecycle.model.encoder import Encoder, FeatureMap
 from timecycle.propagation.ahead import EncodedFrame, encode_ahead, workers_for
+from timecycle.propagation.blend import Blended, Pass, blend
 from timecycle.propagation.confidence import Confidence, TrustConfig
 from timecycle.propagation.evidence import Evidence
 from timecycle.propagation.judge import Judge
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.state import Carried, Propagation, check_size
-from timecycle.propagation.trail import joined
+from timecycle.propagation.trail import Trail, joined
 from timecycle.propagation.workfolder import Backward, WorkFolder
 from timecycle.video import Frame, Video
 
 _SNAPSHOT_FRAMES = 50  # work lost to an interruption, against about 10 MB written
 
+
+_FramePerChannel = Float[Tensor, " channels"]
 
 # Drawn on this frame, carried to it from one side or from both, or unknown: before the first drawing, with nothing
 # carried back.
@@ -162,6 +164,7 @@ class _Run:
     keeps_snapshots: bool
     on_step: Callable[[], None]
     before_snapshot: Callable[[], None]
+    _missing: dict[int, Bool[Tensor, " channels"]] = field(default_factory=dict)  # by drawing: what it shows not to be
 
     def stream(self) -> Iterator[LabelledFrame]:
         last = _last_drawn(self.labels, self.config)
@@ -176,11 +179,15 @@ class _Run:
             else:
                 carried = state.advance(frame.index, frame.image, given, features=features)
                 self._follow(state, carried)
-            if backward is not None:
-                carried = self._blend(frame.index, carried, backward)
             evidence = backward.evidence if backward is not None else None
+            trail = state.trail
+            if backward is not None:
+                blended = self._blend(frame.index, carried, backward)
+                carried = replace(carried, soft=blended.soft, knows=carried.knows | backward.knows)
+                if trail is not None:
+                    trail = joined(trail, backward.trail, self._judge.of_objects(blended.share))
             if features is not None:
-                evidence = self._evidence(state, carried, features.grid, backward)
+                evidence = self._evidence(state, carried, features.grid, trail)
             confidence = self._confidence(frame.index, evidence, carried)
             yield LabelledFrame(
                 frame.index,
@@ -210,7 +217,7 @@ class _Run:
             carried = state.advance(frame.index, frame.image, self.labels.get(frame.index), features=encoded.features)
             self._follow(state, carried)
             alone = frame.index < self._first  # the forward pass knows nothing of it
-            evidence = self._evidence(state, carried, encoded.features.grid) if alone else None
+            evidence = self._evidence(state, carried, encoded.features.grid, state.trail) if alone else None
             self.work.keep_backward(frame.index, Backward(carried.soft, carried.knows, state.trail, evidence))
             if self.keeps_snapshots and frame.index % _SNAPSHOT_FRAMES == 0:
                 self.work.save_snapshot("backward", frame.index - 1, state.snapshot())
@@ -247,18 +254,10 @@ class _Run:
         if self.trust is not None and state.latest is not None:
             state.trail = self._judge.trail_after(state.latest.index, carried.soft, state.trail)
 
-    def _evidence(
-        self, state: Propagation, carried: Carried, grid: Grid, backward: Backward | None = None
-    ) -> Evidence | None:
+    def _evidence(self, state: Propagation, carried: Carried, grid: Grid, trail: Trail | None) -> Evidence | None:
         """What speaks for the labels of the frame of the last step; `grid` is that of its features."""
-        if state.trail is None or state.latest is None or self._judge.is_drawn(state.latest.index):
+        if trail is None or state.latest is None or self._judge.is_drawn(state.latest.index):
             return None
-        trail = state.trail
-        if backward is not None:
-            # An object that one pass knows nothing of is wholly the other's.
-            share, knows = self._forward_share(state.latest.index), state.latest.knows.cpu()
-            share = torch.where(knows & ~backward.knows, 1.0, torch.where(backward.knows & ~knows, 0.0, share))
-            trail = joined(trail, backward.trail, self._judge.of_objects(share))
         return self._judge.evidence(state.latest, carried.soft, trail, state.memory, grid)
 
     def _confidence(self, index: int, evidence: Evidence | None, carried: Carried) -> Confidence | None:
@@ -274,19 +273,16 @@ class _Run:
         guessed = torch.tensor([name not in sure for name in self.space.objects])
         return replace(carried, soft=silence(carried.soft, self.space, guessed))
 
-    def _blend(self, index: int, forward: Carried, backward: Backward) -> Carried:
-        exclusive = self.space.exclusive
-        share = self._forward_share(index)
-        ahead = fill_unknown(forward.soft, backward.soft, knows=forward.knows, exclusive=exclusive)
-        back = fill_unknown(backward.soft, forward.soft, knows=backward.knows, exclusive=exclusive)
-        soft = ahead * share + back * (1 - share)
-        if exclusive:
-            soft = settle(soft)
-        return Carried(soft, forward.knows | backward.knows, forward.grid)
+    def _blend(self, index: int, forward: Carried, backward: Backward) -> Blended:
+        before, after = self._nearest_drawings(index)
+        return blend(
+            Pass(forward.soft, forward.knows, index - before, self._absent(before, forward.grid)),
+            Pass(backward.soft, backward.knows, after - index, self._absent(after, forward.grid)),
+            exclusive=self.space.exclusive,
+        )
 
-    def _forward_share(self, index: int) -> Float[Tensor, " channels"]:
-        """How much the forward pass weighs, from the times of the drawings before and after this frame: of the
-        object's own where it has both, otherwise of any object."""
+    def _nearest_drawings(self, index: int) -> tuple[_FramePerChannel, _FramePerChannel]:
+        """The drawings before and after a frame, or on it: of the object's own where it has both, otherwise of any."""
         before = torch.full((self.space.channels,), -torch.inf)
         after = torch.full((self.space.channels,), torch.inf)
         for frame, speaks in self._speaks.items():
@@ -297,7 +293,17 @@ class _Run:
         both = torch.isfinite(before) & torch.isfinite(after)
         before = torch.where(both, before, max((t for t in self.labels if t <= index), default=index))
         after = torch.where(both, after, min((t for t in self.labels if t >= index), default=index))
-        return torch.where(before == index, 1.0, (after - index) / (after - before).clamp_min(1))
+        return before, after
+
+    def _absent(self, drawings: _FramePerChannel, grid: Grid) -> Bool[Tensor, " channels"]:
+        """Which objects are not on the drawing that speaks for each."""
+        absent = torch.zeros(self.space.channels, dtype=torch.bool)
+        for frame in {int(drawing) for drawing in drawings} & self.labels.keys():
+            if frame not in self._missing:
+                soft = self.space.to_soft(self.labels[frame], grid)
+                self._missing[frame] = self._speaks[frame] & (soft.sum(dim=(0, 1)) == 0)
+            absent |= (drawings == frame) & self._missing[frame]
+        return absent
 
     @cached_property
     def _judge(self) -> Judge:
