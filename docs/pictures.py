@@ -1,9 +1,11 @@
-"""Make the pictures of the README: python docs/pictures.py DAVIS2016 (or set TIMECYCLE_DATA).
+"""Make the pictures of the README and of trust.md: python docs/pictures.py DAVIS2016 (or set TIMECYCLE_DATA).
 
-Runs the commands that stand beside the pictures and shrinks what they write. DAVIS footage is CC BY-NC 4.0.
+Runs the commands that stand beside the pictures and shrinks what they write; the page for review is opened in chromium.
+DAVIS footage is CC BY-NC 4.0.
 """
 
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -28,6 +30,8 @@ def main() -> None:
         _run("propagate", swan, swan_mask, "-o", work / "swan")
         _run("propagate", swan, swan_mask, "--texture", "stripes", "-o", work / "stripes")
         _run("propagate", camel, camel_mask, "-o", work / "camel")
+        _run("check", work / "camel")
+        _page("report", work / "camel" / "report.html")
         _run("demo", "-o", work / "demo")
         when = (0, 16, 33, 49)
         _save("swan", [*_shots(swan, work / "swan", "masks", when), *_shots(swan, work / "stripes", "texture", when)])
@@ -55,6 +59,18 @@ def _shots(video: Path, run: Path, kind: str, when: tuple[int, ...]) -> list[Cap
         )
         for t in when
     ]
+
+
+def _page(name: str, page: Path) -> None:
+    """The page as a browser shows it, without the empty end."""
+    shot = page.with_suffix(".shot.png")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=1120,1600", f"--screenshot={shot}"]
+    subprocess.run(["chromium", *options, page.as_uri()], check=True, capture_output=True)
+    pixels = np.asarray(Image.open(shot).convert("RGB"))
+    written = np.flatnonzero((pixels != pixels[0, 0]).any(axis=(1, 2)))
+    picture = Image.fromarray(pixels[: written[-1] + 24])
+    picture.thumbnail((900, picture.height), Image.Resampling.LANCZOS)
+    picture.save(IMAGES / f"{name}.jpg", quality=82, optimize=True)
 
 
 def _save(name: str, shots: list[Captioned]) -> None:

@@ -77,7 +77,8 @@ def _first(judged: Judged, queue: Sequence[Suggestion], pictures: Mapping[int, P
         f'<div class="first">{_image(pictures.get(best.index), best.index)}<div>'
         f'<p class="big">Fix frame {best.index} first</p>'
         f"<p>{_words(best)} at {best.time_seconds:.2f} s.</p>"
-        f"<p>A drawing here controls {reach}.</p>"
+        f"<p>A drawing here helps most. It controls {reach} and should put right as much as "
+        f"{best.gain:.1f} wholly wrong frames.</p>"
         f"{_command(judged, best.index)}</div></div>"
     )
 
@@ -95,7 +96,7 @@ def _command(judged: Judged, index: int) -> str:
 
 
 def _words(one: Suggestion) -> str:
-    state = {"visible": "still followed", "uncertain": "uncertain", "occluded": "hidden or gone", "lost": "lost"}
+    state = {"visible": "followed", "uncertain": "uncertain", "occluded": "hidden or gone", "lost": "lost"}
     return f"Object {html.escape(one.object)} is {state.get(one.state, one.state)} (confidence {one.confidence:.2f})"
 
 
