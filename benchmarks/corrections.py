@@ -2,9 +2,10 @@
 
     python benchmarks/corrections.py DATA --work DIR [--encoder NAME] [--names ...]
 
-DAVIS-2016 val at 240 pixels. The first mask is given; then up to five frames are drawn, chosen by our queue, evenly
-spaced, at random, or as the frame that is truly worst. What DIR has of a sequence already is not done again, so several
-processes can do some each; once labels are carried or judged otherwise, begin with an empty one.
+DAVIS-2016 val at 240 pixels. The first mask is given; then up to five frames are drawn, chosen by our queue together or
+one after the other, evenly spaced, at random, or as the frame that is truly worst. What DIR has already is not done
+again, so several processes can do some sequences each; once labels are carried or judged otherwise, begin with an empty
+one.
 Results: corrections.json.
 """
 
@@ -55,8 +56,17 @@ class Situation:
     rng: np.random.Generator
 
 
-def ours(now: Situation) -> int:
-    """The queue of `timecycle check`."""
+def together(now: Situation) -> int:
+    """`timecycle check -n N --together`: the best of the frames that are still to be drawn, chosen as a set."""
+    return _suggested(now, count=now.wanted - len(now.drawn) + 1)
+
+
+def one_by_one(now: Situation) -> int:
+    """The first frame of `timecycle check`, then again."""
+    return _suggested(now, count=1)
+
+
+def _suggested(now: Situation, *, count: int) -> int:
     rows, objects = [], {}
     for frame in now.frames:
         if frame.confidence is None:
@@ -68,7 +78,7 @@ def ours(now: Situation) -> int:
         objects[frame.index] = {
             name: JudgedObject(one.value, one.state) for name, one in frame.confidence.objects.items()
         }
-    queue = suggest(Judged(Path(), {}, rows, objects), count=1)
+    queue = suggest(Judged(Path(), {}, rows, objects), count=count, together=count > 1)
     return queue[0].index if queue else random(now)
 
 
@@ -88,7 +98,15 @@ def worst(now: Situation) -> int:
     return min((i for i in range(len(now.frames)) if i not in now.drawn), key=lambda i: now.overlap[i])
 
 
-QUEUES: dict[str, Choose] = {"ours": ours, "uniform": uniform, "random": random, "worst frame": worst}
+QUEUES: dict[str, Choose] = {
+    "ours, together": together,
+    "ours, one by one": one_by_one,
+    "uniform": uniform,
+    "random": random,
+    "worst frame": worst,
+}
+PLANNED = (together, uniform)  # for a number of drawings that is known
+JUDGING = (together, one_by_one)
 
 
 def main() -> int:
@@ -104,8 +122,10 @@ def main() -> int:
     per_sequence: dict[str, dict[str, list[float]]] = {}
     for clip in benchmark.clips:
         path = make_folder(chosen.work) / f"{clip.name}-{encoder.sha256[:8]}.json"
-        if path.exists():
-            per_sequence[clip.name] = json.loads(path.read_text(encoding="utf-8"))
+        kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        per_sequence[clip.name] = kept
+        missing = {name: choose for name, choose in QUEUES.items() if name not in kept}
+        if not missing:
             continue
         files = sorted(file for file in benchmark.truth_files if file.parent.name == clip.name)
         truth = {index: Masks.read(file) for index, file in enumerate(files)}
@@ -114,13 +134,9 @@ def main() -> int:
             video = open_video(np.stack([frame.image for frame in frames]))  # decoded once
         carried = list(propagate(video, {0: truth[0]}, encoder=remembering, config=config, trust=TrustConfig()))
         start = Start(video, truth, remembering, config, carried, [scored(frame, truth) for frame in carried])
-        per_sequence[clip.name] = {name: curve(start, name, choose) for name, choose in QUEUES.items()}
-        write_text(path, json.dumps(per_sequence[clip.name]))
-        print(
-            clip.name,
-            {name: [round(v, 3) for v in values] for name, values in per_sequence[clip.name].items()},
-            flush=True,
-        )
+        kept |= {name: curve(start, choose) for name, choose in missing.items()}
+        write_text(path, json.dumps(kept))
+        print(clip.name, {name: [round(v, 3) for v in values] for name, values in kept.items()}, flush=True)
     means = {
         name: [round(fmean(of[name][count] for of in per_sequence.values()), 4) for count in range(MOST + 1)]
         for name in QUEUES
@@ -153,9 +169,9 @@ class Start:
     scores: Sequence["Score"]
 
 
-def curve(start: Start, name: str, choose: Choose) -> list[float]:
+def curve(start: Start, choose: Choose) -> list[float]:
     """J&F with 0 to MOST corrections. A plan that depends on how many there will be is made for each number."""
-    if name == "uniform":
+    if choose in PLANNED:
         return [_run(start, choose, count)[-1] for count in range(MOST + 1)]
     return _run(start, choose, MOST)
 
@@ -179,7 +195,7 @@ def _run(start: Start, choose: Choose, wanted: int) -> list[float]:
             drawn,
             encoder=start.encoder,
             config=start.config,
-            trust=TrustConfig() if choose is ours else None,  # who looks at it
+            trust=TrustConfig() if choose in JUDGING else None,
         )
         for frame in again.frames:
             frames[frame.index], kept[frame.index] = frame, scored(frame, truth)

@@ -1,5 +1,6 @@
 """The queue: what a drawing is worth, and that suggestions are spaced; the page says which frame to fix first."""
 
+import itertools
 import json
 import shutil
 import subprocess
@@ -73,6 +74,42 @@ def test_every_further_suggestion_is_worth_less():
     gains = [one.gain for one in queue]
     assert gains == sorted(gains, reverse=True)
     assert len({one.index for one in queue}) == len(queue)
+
+
+def left_of(one: Judged, chosen: list[int]) -> float:
+    """What is left of the expected error, by its definition: it shrinks as the nearest drawing comes nearer."""
+    frames = np.arange(len(one.frames))
+    was, now = (np.abs(frames[:, None] - np.array(drawn)).min(axis=1) for drawn in ([0], [0, *chosen]))
+    return float((expected_errors(one) * now / np.maximum(was, 1)).sum())
+
+
+def test_together_they_remove_most():
+    """As much as the best of all sets: on a rough course of doubt greedy choice is left behind."""
+    behind = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        rough = judged([1.0, *(1 - rng.uniform(0, 1, 24) ** 3).tolist()])
+        greedy, planned = (
+            left_of(rough, [one.index for one in suggest(rough, count=2, together=together)])
+            for together in (False, True)
+        )
+        best = min(left_of(rough, list(pair)) for pair in itertools.combinations(range(1, 25), 2))
+        assert best <= planned <= greedy
+        assert planned <= 1.02 * best
+        behind += greedy > planned
+    assert behind >= 4
+
+
+def test_with_even_growing_doubt_they_stand_where_no_frame_is_far_from_a_drawing():
+    growing = judged([1 - i / 100 for i in range(61)])
+    assert sorted(one.index for one in suggest(growing, count=2, together=True)) == pytest.approx([24, 48], abs=1)
+    assert suggest(growing, count=1, together=True)[0].index == pytest.approx(40, abs=1)
+
+
+def test_who_stops_early_has_drawn_the_best_ones():
+    rng = np.random.default_rng(3)
+    one = judged([1.0, *rng.uniform(0, 1, 50).tolist()])
+    assert suggest(one, count=5)[:2] == suggest(one, count=2)
 
 
 # A whole run

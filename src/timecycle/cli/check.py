@@ -19,9 +19,10 @@ class Check:
 
     folder: Annotated[Positional[Path], arg(metavar="OUT", help="what `timecycle propagate ... -o OUT` wrote")]
     count: Annotated[int, arg(aliases=["-n"], help="frames to suggest at most")] = 10
+    together: Annotated[bool, arg(help="choose them as a set, as you will draw them all: -n 3 --together")] = False
 
     def __call__(self) -> None:
-        done = check(self.folder, count=self.count)
+        done = check(self.folder, count=self.count, together=self.together)
         if not done.queue:
             out.print("nothing to check: every frame was drawn, or is as sure as can be")
         for place, one in enumerate(done.queue, 1):

@@ -28,23 +28,24 @@ class Checked:
     corrected: int  # objects on corrected frames, by which confidence was calibrated
 
 
-def check(folder: Path, *, count: int = 10) -> Checked:
+def check(folder: Path, *, count: int = 10, together: bool = False) -> Checked:
     """Rank the frames of a finished run; writes report.html, review.json and review.png into its folder.
 
+    The best frame first, then the best once that one is drawn; or `together` the best set for who will draw them all.
     Once frames were corrected, confidence is read as they teach; the tables of the run stay as they are.
     """
     read_run(folder)
     with lock(folder):
         recover(folder)
-        return _check(folder, count)
+        return _check(folder, count, together)
 
 
-def _check(folder: Path, count: int) -> Checked:
+def _check(folder: Path, count: int, together: bool) -> Checked:
     judged = read_judged(folder)
     known = corrected(folder)
     if known:
         judged = calibrated(judged, calibrate(known))
-    queue = suggest(judged, count=count)
+    queue = suggest(judged, count=count, together=together)
     pictures = _pictures(folder, [one.index for one in queue])
     report = folder / "report.html"
     write_text(report, report_html(judged, queue, pictures, corrected=len(known)))

@@ -3,10 +3,10 @@
 A correction controls the frames up to the next drawings on either side. There, what is left of a frame's expected
 error (1 - confidence) shrinks with its distance to the nearest drawing, so a frame in the midst of a doubtful stretch
 is worth more than the worst frame at its end. Each frame that is chosen counts as drawn when the next is chosen, which
-spaces them.
+spaces them. So whoever stops early has drawn the best ones; who will draw them all has them chosen together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,9 @@ from timecycle.review.judged import Judged, JudgedObject
 _MOST_TRIED = 2000  # frames of a video
 _LEAST_GAIN = 0.2  # in frames: less is not worth a look
 _LEAST_SHARE = 0.05  # of what the first suggestion is worth
+_LEAST_MOVE = 1e-6  # in frames: beyond rounding
+
+Errors = Float[np.ndarray, " frames"]
 
 
 @dataclass(frozen=True)
@@ -33,37 +36,81 @@ class Suggestion:
     gain: float  # expected error removed, in frames that were wholly wrong
 
 
-def suggest(judged: Judged, *, count: int = 10) -> list[Suggestion]:
-    """The most useful frames to correct, the best first."""
-    drawings = set(judged.drawings)
-    left = expected_errors(judged)
+def suggest(judged: Judged, *, count: int = 10, together: bool = False) -> list[Suggestion]:
+    """The most useful frames to correct, the best first: one after the other, or as the best set of so many."""
+    errors, drawings = expected_errors(judged), set(judged.drawings)
+    can_draw = [bool(_seen(judged, frame.index)) for frame in judged.frames]
+    chosen = _one_by_one(errors, drawings, can_draw, count)
+    if together:
+        chosen = _exchanged(errors, drawings, can_draw, chosen)
     found: list[Suggestion] = []
-    while len(found) < count:
-        gains = gains_of(left, drawings, can_draw=[bool(_seen(judged, frame.index)) for frame in judged.frames])
-        best = int(gains.argmax())
-        if gains[best] < max(_LEAST_GAIN, _LEAST_SHARE * (found[0].gain if found else 0)):
-            break
-        before, after = neighbours_of(best, drawings, len(left))
-        frame = judged.frames[best]
-        name, least = min(_seen(judged, frame.index).items(), key=lambda item: item[1].confidence)
-        found.append(
-            Suggestion(
-                index=frame.index,
-                time_seconds=frame.time_seconds,
-                confidence=least.confidence,
-                object=name,
-                state=least.state,
-                first=max(before + 1, 0),
-                last=min(after - 1, len(left) - 1),
-                gain=round(float(gains[best]), 3),
-            )
-        )
-        left = left * (1 - removed(best, drawings, len(left)))
-        drawings.add(best)
+    for index in chosen:
+        share = removed(index, drawings, len(errors))
+        found.append(_suggestion(judged, index, drawings, gain=float((errors * share).sum())))
+        errors = errors * (1 - share)
+        drawings.add(index)
     return found
 
 
-def expected_errors(judged: Judged) -> Float[np.ndarray, " frames"]:
+def _one_by_one(errors: Errors, drawings: Set[int], can_draw: Sequence[bool], count: int) -> list[int]:
+    """Each the best once those before it are drawn, as long as it is worth a look."""
+    chosen: list[int] = []
+    most = 0.0
+    while len(chosen) < count:
+        gains = gains_of(errors, {*drawings, *chosen}, can_draw=can_draw)
+        best = int(gains.argmax())
+        most = max(most, float(gains[best]))
+        if gains[best] < max(_LEAST_GAIN, _LEAST_SHARE * most):
+            break
+        errors = errors * (1 - removed(best, {*drawings, *chosen}, len(errors)))
+        chosen.append(best)
+    return chosen
+
+
+def _exchanged(errors: Errors, drawings: Set[int], can_draw: Sequence[bool], chosen: Sequence[int]) -> list[int]:
+    """As many frames that remove more together: each is put where it is best among the others, until none moves.
+
+    Every move removes more error, so this ends. The most useful first.
+    """
+    current, moved = list(chosen), True
+    while moved:
+        moved = False
+        for place, old in enumerate(current):
+            others = {*drawings, *current[:place], *current[place + 1 :]}
+            gains = gains_of(_left(errors, drawings, others), others, can_draw=can_draw)
+            best = int(gains.argmax())
+            if gains[best] > gains[old] + _LEAST_MOVE:
+                current[place], moved = best, True
+    only = [index in current for index in range(len(errors))]
+    return _one_by_one(errors, drawings, only, len(current))
+
+
+def _left(errors: Errors, drawings: Set[int], more: Set[int]) -> Errors:
+    """What is left of the errors once `more` frames are drawn."""
+    drawn = set(drawings)
+    for index in sorted(more - drawn):
+        errors = errors * (1 - removed(index, drawn, len(errors)))
+        drawn.add(index)
+    return errors
+
+
+def _suggestion(judged: Judged, index: int, drawings: Set[int], *, gain: float) -> Suggestion:
+    frame, count = judged.frames[index], len(judged.frames)
+    before, after = neighbours_of(index, drawings, count)
+    name, least = min(_seen(judged, frame.index).items(), key=lambda item: item[1].confidence)
+    return Suggestion(
+        index=frame.index,
+        time_seconds=frame.time_seconds,
+        confidence=least.confidence,
+        object=name,
+        state=least.state,
+        first=max(before + 1, 0),
+        last=min(after - 1, count - 1),
+        gain=round(gain, 3),
+    )
+
+
+def expected_errors(judged: Judged) -> Errors:
     """1 - confidence, over the objects of every frame; what is hidden has no error, nor what nothing is known of."""
     errors = []
     for frame in judged.frames:
@@ -77,9 +124,7 @@ def _seen(judged: Judged, index: int) -> dict[str, JudgedObject]:
     return {name: one for name, one in judged.objects.get(index, {}).items() if one.state != "occluded"}
 
 
-def gains_of(
-    errors: Float[np.ndarray, " frames"], drawings: set[int], *, can_draw: Sequence[bool]
-) -> Float[np.ndarray, " frames"]:
+def gains_of(errors: Errors, drawings: Set[int], *, can_draw: Sequence[bool]) -> Errors:
     """The expected error that drawing each frame would remove; of a long video frames here and there are tried."""
     gains = np.zeros(len(errors))
     for frame in range(0, len(errors), -(-len(errors) // _MOST_TRIED)):
@@ -88,7 +133,7 @@ def gains_of(
     return gains
 
 
-def removed(frame: int, drawings: set[int], frames: int) -> Float[np.ndarray, " frames"]:
+def removed(frame: int, drawings: Set[int], frames: int) -> Errors:
     """The share of every frame's error that a drawing on `frame` removes: all of its own, none beyond the next ones.
 
     In between by how much nearer the nearest drawing is than it was.
@@ -104,6 +149,6 @@ def removed(frame: int, drawings: set[int], frames: int) -> Float[np.ndarray, " 
     return np.where((index > before) & (index < after), share.clip(0, 1), 0.0)
 
 
-def neighbours_of(frame: int, drawings: set[int], frames: int) -> tuple[int, int]:
+def neighbours_of(frame: int, drawings: Set[int], frames: int) -> tuple[int, int]:
     """The nearest drawings before and after a frame; -1 and the number of frames where there are none."""
     return max((d for d in drawings if d < frame), default=-1), min((d for d in drawings if d > frame), default=frames)
