@@ -31,6 +31,22 @@ def test_an_encoder_that_knows_the_world_comes_before_one_that_does_not(world):
     assert tried[0].cycle_error < 0.4
 
 
+def test_one_leap_out_and_back_is_no_proof():
+    """Objects move farther than a window reaches: who leaps from the drawing loses them, and comes home by the leap."""
+    world = small_world(frames=24)
+    candidates = [
+        Candidate(
+            name,
+            OracleEncoder(world, stride_px=4),
+            PropagateConfig(window_px=12, anchor_window_px=12, temperature=0.05, past_frames=past_frames),
+        )
+        for name, past_frames in (("leaps", 0), ("steps", 7))
+    ]
+    steps, leaps = tune(open_video(world.video()), 0, Masks(world.mask(0)), candidates)
+    assert (steps.name, leaps.name) == ("steps", "leaps")
+    assert leaps.cycle_error > steps.cycle_error + 0.1
+
+
 def test_points_can_be_tuned_for(world):
     truth = world.keypoints(0)
     points = Keypoints(truth.names, truth.xy, truth.visible)

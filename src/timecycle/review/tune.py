@@ -2,6 +2,8 @@
 
 From the drawing labels are carried to a later frame; what arrives there is carried back as if it had been drawn. What
 comes back is compared with the drawing. Labels that were lost on the way do not come back.
+The way back leads through the frames in between, whatever the candidate does: what goes out in one leap and back in the
+same leap comes home wherever it was.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +19,9 @@ from timecycle.model.encoder import Encoder
 from timecycle.propagation.propagate import propagate, space_of
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.video import Video, VideoPart
+
+_TURNS = 4  # of cycles: at each quarter of the way, as some things are lost on the way and found again at its end
+_PAST_FRAMES = 7  # of the way back where the candidate remembers none
 
 OnCandidate = Callable[[int, int], None]  # done, in all
 
@@ -63,8 +68,8 @@ def tune(
 
 
 def _cycle_error(video: Video, index: int, drawing: Labels, candidate: Candidate, last: int) -> float:
-    """The mean over cycles that turn half-way and at the end."""
-    turns = sorted({index + (last - index + 1) // 2, last})
+    """The mean over cycles that turn ever farther from the drawing, the last at the end."""
+    turns = {index + -(-(last - index) * turn // _TURNS) for turn in range(1, _TURNS + 1)}
     whole = VideoPart(video, index, last + 1)
     forward = replace(candidate.config, direction="forward")
     errors = []
@@ -82,7 +87,7 @@ def _error_of_return(video: Video, turn: int, arrived: Labels, drawing: Labels, 
         VideoPart(video, 0, turn + 1),
         {turn: arrived},
         encoder=candidate.encoder,
-        config=replace(candidate.config, direction="both"),
+        config=replace(candidate.config, direction="both", past_frames=candidate.config.past_frames or _PAST_FRAMES),
     )
     returned = next(back)
     if returned.carried is None:
