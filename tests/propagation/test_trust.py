@@ -13,8 +13,11 @@ from timecycle.errors import LabelError, SettingsError
 from timecycle.grid import grid_over
 from timecycle.labels import Coordinates, Keypoints, Masks
 from timecycle.labels.space import silence
+from timecycle.model.encoder import FeatureMap
 from timecycle.propagation.confidence import Confidence, TrustConfig, certain, fitted, judge
 from timecycle.propagation.evidence import CELL_SIGNALS, SIGNALS, Evidence, Witness, gather
+from timecycle.propagation.judge import Judge
+from timecycle.propagation.memory import Memory, Remembered
 from timecycle.propagation.neighbours import Packing
 from timecycle.propagation.propagate import LabelledFrame, propagate
 from timecycle.propagation.settings import PropagateConfig
@@ -305,3 +308,29 @@ def test_certain_is_one_everywhere():
     confidence = certain(("1",), GRID)
     assert confidence.pixels().min() == confidence.pixels().max() == 1
     assert confidence.state == "visible"
+
+
+@pytest.mark.parametrize(
+    ("index", "asked"),
+    [
+        (6, [5, 9]),  # one on either side, the nearest first
+        (8, [9, 5]),
+        (12, [9, 5]),  # past the last one the last two: one alone can be met by labels that fill the picture
+        (0, [2, 5]),
+        (5, [2, 9]),  # what was drawn on the frame itself is no witness
+    ],
+)
+def test_a_frame_is_held_against_two_drawings(index, asked):
+    drawn = Masks.of(np.eye(112, 160, dtype=np.uint16))
+    encoded: list[int] = []
+
+    def encode(frame: int) -> FeatureMap:
+        encoded.append(frame)
+        return FeatureMap(texture(frame), GRID)
+
+    space = Masks.space([drawn])
+    soft = space.to_soft(drawn, GRID)
+    one = Judge(space=space, labels=dict.fromkeys((2, 5, 9), drawn), encode=encode, config=CONFIG)
+    frame = Remembered(index, texture(index), soft, torch.ones(2, dtype=torch.bool))
+    one.evidence(frame, soft, Trail.begin(1), Memory(past_frames=7, anchor_frames=8), GRID)
+    assert encoded == asked

@@ -91,32 +91,29 @@ class Judge:
         return self.of_objects(channels.float()) > 0
 
     def _nearest(self, index: int) -> list[Witness]:
-        """The drawings before and after a frame, of each object its own: the nearest side of all objects first."""
+        """Two drawings of each object, the nearest of all objects first."""
         nearest: dict[int, Bool[Tensor, " objects"]] = {}
-        sides = [self._side(index, earlier=earlier) for earlier in (True, False)]
-        for rank in (min, max):
-            for place in range(len(self.space.objects)):
-                frames = [frame for side in sides if (frame := side[place]) is not None]
-                if not frames:
-                    continue
-                frame = rank(frames, key=lambda one: abs(one - index))
-                if frame in nearest or len(nearest) < _MOST_DRAWINGS:
-                    shows = nearest.setdefault(frame, torch.zeros(len(self.space.objects), dtype=torch.bool))
+        pairs = [self._two_drawings(index, place) for place in range(len(self.space.objects))]
+        for rank in range(2):
+            for place, frames in enumerate(pairs):
+                if rank < len(frames) and (frames[rank] in nearest or len(nearest) < _MOST_DRAWINGS):
+                    shows = nearest.setdefault(frames[rank], torch.zeros(len(pairs), dtype=torch.bool))
                     shows[place] = True
         return [replace(self._drawing(frame), shows=shows) for frame, shows in nearest.items()]
 
-    def _side(self, index: int, *, earlier: bool) -> list[int | None]:
-        """Of each object the nearest frame on one side that shows it."""
-        frames = sorted((f for f in self._shown if f != index and (f < index) == earlier), reverse=earlier)
-        found: list[int | None] = [None] * len(self.space.objects)
-        for frame in frames:
-            missing = [place for place, there in enumerate(found) if there is None]
-            if not missing:
-                break
-            for place in missing:
-                if bool(self._shown[frame][place]):
-                    found[place] = frame
-        return found
+    def _two_drawings(self, index: int, place: int) -> list[int]:
+        """Of an object the nearest frames that show it before and after, or two on one side, nearest first.
+
+        One drawing can be met by labels that are wrong: where a thing fills the picture, everything that follows looks
+        like part of it. Another one tells.
+        """
+        frames = sorted(
+            (frame for frame, shows in self._shown.items() if frame != index and bool(shows[place])),
+            key=lambda frame: abs(frame - index),
+        )
+        before, after = ([f for f in frames if f < index], [f for f in frames if f > index])
+        pair = [*before[:1], *after[:1]] if before and after else frames[:2]
+        return sorted(pair, key=lambda frame: abs(frame - index))
 
     def _drawing(self, index: int) -> Witness:
         if index not in self._drawings:

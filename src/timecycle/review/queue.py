@@ -1,16 +1,17 @@
 """Which frames to check first: those whose correction removes most of the error that is to be expected.
 
-A correction controls the frames up to the next drawings on either side. There, what is left of a frame's expected
-error (1 - confidence) shrinks with its distance to the nearest drawing, so a frame in the midst of a doubtful stretch
-is worth more than the worst frame at its end. Each frame that is chosen counts as drawn when the next is chosen, which
-spaces them. So whoever stops early has drawn the best ones; who will draw them all has them chosen together.
+How far a frame is from a drawing is told by how much confidence falls between them: labels are lost at some moments and
+followed well between others. One drawing puts right what was lost at one moment, wherever it stands in the stretch that
+follows. Where nothing can be followed from a frame to the next, a drawing helps its own frame only.
+Each frame that is chosen counts as drawn when the next is chosen, which spaces them. So whoever stops early has drawn
+the best ones; who will draw them all has them chosen together.
 """
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 from timecycle.review.judged import Judged, JudgedObject
 
@@ -18,8 +19,9 @@ _MOST_TRIED = 2000  # frames of a video
 _LEAST_GAIN = 0.2  # in frames: less is not worth a look
 _LEAST_SHARE = 0.05  # of what the first suggestion is worth
 _LEAST_MOVE = 1e-6  # in frames: beyond rounding
-
-Errors = Float[np.ndarray, " frames"]
+_EVERY_FRAME = 0.03  # of the way: what confidence does not see
+_LEAST_CONFIDENCE = 0.02  # below, all is lost anyway
+_CERTAIN = 0.999
 
 
 @dataclass(frozen=True)
@@ -38,36 +40,110 @@ class Suggestion:
 
 def suggest(judged: Judged, *, count: int = 10, together: bool = False) -> list[Suggestion]:
     """The most useful frames to correct, the best first: one after the other, or as the best set of so many."""
-    errors, drawings = expected_errors(judged), set(judged.drawings)
-    can_draw = [bool(_seen(judged, frame.index)) for frame in judged.frames]
-    chosen = _one_by_one(errors, drawings, can_draw, count)
+    course, drawings = course_of(judged), set(judged.drawings)
+    chosen = _one_by_one(course, course.can_draw, count)
     if together:
-        chosen = _exchanged(errors, drawings, can_draw, chosen)
+        chosen = _exchanged(course, chosen)
     found: list[Suggestion] = []
-    for index in chosen:
-        share = removed(index, drawings, len(errors))
-        found.append(_suggestion(judged, index, drawings, gain=float((errors * share).sum())))
-        errors = errors * (1 - share)
+    distance = course.distance
+    for place in chosen:
+        nearer = course.nearer(distance, place)
+        index = int(course.frames[place])
+        gain = course.error(distance) - course.error(nearer)
+        found.append(_suggestion(judged, index, drawings, gain=gain))
+        distance = nearer
         drawings.add(index)
     return found
 
 
-def _one_by_one(errors: Errors, drawings: Set[int], can_draw: Sequence[bool], count: int) -> list[int]:
+PerFrame = Float[np.ndarray, "objects tried"]
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """How objects were followed through the frames that are tried: all, or of a long video some at equal distances."""
+
+    frames: Int[np.ndarray, " tried"]
+    step: int  # frames between them
+    way: PerFrame  # since the first frame: how much was lost on it
+    distance: PerFrame  # along the way, to the nearest drawing of the object
+    doubted: Bool[np.ndarray, "objects tried"]  # what is certain, hidden or unknown has no error
+    can_draw: Bool[np.ndarray, " tried"]
+
+    def nearer(self, distance: PerFrame, place: int) -> PerFrame:
+        """The distances once one more frame is drawn."""
+        closer: np.ndarray = np.minimum(distance, np.abs(self.way - self.way[:, place, None]))
+        return closer
+
+    def error(self, distance: PerFrame) -> float:
+        """What is to be expected at such distances from drawings, in frames that are wholly wrong."""
+        wrong = (1 - np.exp(-distance)) * self.doubted
+        return float(wrong.sum() * self.step / max(len(wrong), 1))
+
+
+def course_of(judged: Judged) -> Course:
+    """The course that confidence tells of."""
+    count, names = len(judged.frames), judged.names
+    step = max(-(-count // _MOST_TRIED), 1)
+    tried = np.arange(0, count, step)
+    given = np.array([frame.given for frame in judged.frames], dtype=bool)
+    ways, distances, doubted = [], [], []
+    for name in names:
+        seen = [judged.objects.get(frame.index, {}).get(name) for frame in judged.frames]
+        confidence = np.array([one.confidence if one is not None else np.nan for one in seen])
+        drawn = np.flatnonzero(given & (confidence >= _CERTAIN))
+        way = _way(confidence, drawn)
+        ways.append(way[tried])
+        distances.append(_to_nearest(way[tried], way[drawn]))
+        here = np.array([one is not None and one.state != "occluded" for one in seen])
+        doubted.append((here & (confidence < _CERTAIN))[tried])
+    shape = (len(names), len(tried))
+    return Course(
+        frames=tried,
+        step=step,
+        way=np.array(ways).reshape(shape),
+        distance=np.array(distances).reshape(shape),
+        doubted=np.array(doubted, dtype=bool).reshape(shape),
+        can_draw=np.array([not given[i] and bool(_seen(judged, judged.frames[int(i)].index)) for i in tried]),
+    )
+
+
+def _way(confidence: Float[np.ndarray, " frames"], drawn: Int[np.ndarray, " drawings"]) -> Float[np.ndarray, " frames"]:
+    """What was lost since the first frame: how far confidence falls, as a logarithm, going away from drawings."""
+    level = np.log(np.clip(np.nan_to_num(confidence, nan=1.0), _LEAST_CONFIDENCE, 1))
+    away = np.diff(_to_nearest(np.arange(len(level), dtype=float), drawn.astype(float)), prepend=0.0)
+    fall = -np.diff(level, prepend=level[:1])
+    lost = np.where(away > 0, fall.clip(min=0), np.where(away < 0, (-fall).clip(min=0), np.abs(fall)))
+    way: np.ndarray = np.cumsum(lost + _EVERY_FRAME)
+    return way
+
+
+def _to_nearest(places: Float[np.ndarray, " places"], others: Float[np.ndarray, " others"]) -> np.ndarray:
+    """The distance of every place to the nearest of the others, which are in order; far where there is none."""
+    if not len(others):
+        return np.full(len(places), float(len(places)))
+    after = np.searchsorted(others, places).clip(max=len(others) - 1)
+    before = (after - 1).clip(min=0)
+    nearest: np.ndarray = np.minimum(np.abs(places - others[after]), np.abs(places - others[before]))
+    return nearest
+
+
+def _one_by_one(course: Course, can_draw: Bool[np.ndarray, " tried"], count: int) -> list[int]:
     """Each the best once those before it are drawn, as long as it is worth a look."""
     chosen: list[int] = []
-    most = 0.0
+    distance, most = course.distance, 0.0
     while len(chosen) < count:
-        gains = gains_of(errors, {*drawings, *chosen}, can_draw=can_draw)
+        gains = gains_of(course, distance, can_draw)
         best = int(gains.argmax())
         most = max(most, float(gains[best]))
         if gains[best] < max(_LEAST_GAIN, _LEAST_SHARE * most):
             break
-        errors = errors * (1 - removed(best, {*drawings, *chosen}, len(errors)))
+        distance = course.nearer(distance, best)
         chosen.append(best)
     return chosen
 
 
-def _exchanged(errors: Errors, drawings: Set[int], can_draw: Sequence[bool], chosen: Sequence[int]) -> list[int]:
+def _exchanged(course: Course, chosen: Sequence[int]) -> list[int]:
     """As many frames that remove more together: each is put where it is best among the others, until none moves.
 
     Every move removes more error, so this ends. The most useful first.
@@ -75,23 +151,24 @@ def _exchanged(errors: Errors, drawings: Set[int], can_draw: Sequence[bool], cho
     current, moved = list(chosen), True
     while moved:
         moved = False
-        for place, old in enumerate(current):
-            others = {*drawings, *current[:place], *current[place + 1 :]}
-            gains = gains_of(_left(errors, drawings, others), others, can_draw=can_draw)
+        for at, old in enumerate(current):
+            distance = course.distance
+            for other in (*current[:at], *current[at + 1 :]):
+                distance = course.nearer(distance, other)
+            gains = gains_of(course, distance, course.can_draw)
             best = int(gains.argmax())
             if gains[best] > gains[old] + _LEAST_MOVE:
-                current[place], moved = best, True
-    only = [index in current for index in range(len(errors))]
-    return _one_by_one(errors, drawings, only, len(current))
+                current[at], moved = best, True
+    return _one_by_one(course, np.isin(np.arange(len(course.frames)), current), len(current))
 
 
-def _left(errors: Errors, drawings: Set[int], more: Set[int]) -> Errors:
-    """What is left of the errors once `more` frames are drawn."""
-    drawn = set(drawings)
-    for index in sorted(more - drawn):
-        errors = errors * (1 - removed(index, drawn, len(errors)))
-        drawn.add(index)
-    return errors
+def gains_of(course: Course, distance: PerFrame, can_draw: Bool[np.ndarray, " tried"]) -> Float[np.ndarray, " tried"]:
+    """The expected error that drawing each frame would remove."""
+    gains = np.zeros(len(course.frames))
+    was = course.error(distance)
+    for place in np.flatnonzero(can_draw):
+        gains[place] = was - course.error(course.nearer(distance, int(place)))
+    return gains
 
 
 def _suggestion(judged: Judged, index: int, drawings: Set[int], *, gain: float) -> Suggestion:
@@ -110,43 +187,9 @@ def _suggestion(judged: Judged, index: int, drawings: Set[int], *, gain: float) 
     )
 
 
-def expected_errors(judged: Judged) -> Errors:
-    """1 - confidence, over the objects of every frame; what is hidden has no error, nor what nothing is known of."""
-    errors = []
-    for frame in judged.frames:
-        wrong = sum(1 - one.confidence for one in _seen(judged, frame.index).values())
-        errors.append(wrong / max(len(judged.objects.get(frame.index, {})), 1))
-    return np.array(errors)
-
-
 def _seen(judged: Judged, index: int) -> dict[str, JudgedObject]:
     """The objects that are on a frame: what is hidden cannot be drawn."""
     return {name: one for name, one in judged.objects.get(index, {}).items() if one.state != "occluded"}
-
-
-def gains_of(errors: Errors, drawings: Set[int], *, can_draw: Sequence[bool]) -> Errors:
-    """The expected error that drawing each frame would remove; of a long video frames here and there are tried."""
-    gains = np.zeros(len(errors))
-    for frame in range(0, len(errors), -(-len(errors) // _MOST_TRIED)):
-        if can_draw[frame] and frame not in drawings:
-            gains[frame] = float((errors * removed(frame, drawings, len(errors))).sum())
-    return gains
-
-
-def removed(frame: int, drawings: Set[int], frames: int) -> Errors:
-    """The share of every frame's error that a drawing on `frame` removes: all of its own, none beyond the next ones.
-
-    In between by how much nearer the nearest drawing is than it was.
-    """
-    index = np.arange(frames)
-    before, after = neighbours_of(frame, drawings, frames)
-    was = np.full(frames, np.inf)
-    for drawing in (before, after):
-        if 0 <= drawing < frames:
-            was = np.minimum(was, np.abs(index - drawing))
-    was = np.where(np.isinf(was), frames, was)
-    share = 1 - np.abs(index - frame) / np.maximum(was, 1)
-    return np.where((index > before) & (index < after), share.clip(0, 1), 0.0)
 
 
 def neighbours_of(frame: int, drawings: Set[int], frames: int) -> tuple[int, int]:
