@@ -1,6 +1,6 @@
 """What speaks for the labels of a frame: raw signals of every object and every cell, told without truth.
 
-A frame is compared with witnesses: the oldest frame that still votes, and the nearest drawings before and after it.
+A frame is compared with witnesses: the oldest frame that still votes, and the two nearest drawings.
 From each cell the best match in a witness is found, and from there the way back. A track that stands still closes
 every such cycle, so what an object looks like is held against the drawing too, and labels are carried back to it:
 they should give what was drawn. And a mistake is carried on, so the way since the drawing counts (trail.py).

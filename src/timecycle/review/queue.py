@@ -35,7 +35,7 @@ class Suggestion:
     state: str
     first: int  # of the frames it controls
     last: int
-    gain: float  # expected error removed, in frames that were wholly wrong
+    gain: float  # expected error removed, in frames: to compare suggestions, as it counts what confidence does not see
 
 
 def suggest(judged: Judged, *, count: int = 10, together: bool = False) -> list[Suggestion]:
@@ -76,7 +76,7 @@ class Course:
         return closer
 
     def error(self, distance: PerFrame) -> float:
-        """What is to be expected at such distances from drawings, in frames that are wholly wrong."""
+        """What is to be expected at such distances from drawings, in frames."""
         wrong = (1 - np.exp(-distance)) * self.doubted
         return float(wrong.sum() * self.step / max(len(wrong), 1))
 

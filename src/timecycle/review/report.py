@@ -77,8 +77,7 @@ def _first(judged: Judged, queue: Sequence[Suggestion], pictures: Mapping[int, P
         f'<div class="first">{_image(pictures.get(best.index), best.index)}<div>'
         f'<p class="big">Fix frame {best.index} first</p>'
         f"<p>{_words(best)} at {best.time_seconds:.2f} s.</p>"
-        f"<p>A drawing here helps most. It controls {reach} and should put right as much as "
-        f"{best.gain:.1f} wholly wrong frames.</p>"
+        f"<p>A drawing here helps most. It controls {reach}.</p>"
         f"{_command(judged, best.index)}</div></div>"
     )
 
