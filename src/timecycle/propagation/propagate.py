@@ -35,7 +35,6 @@ from timecycle.video import Frame, Video
 
 _SNAPSHOT_FRAMES = 50  # work lost to an interruption, against about 10 MB written
 
-
 _FramePerChannel = Float[Tensor, " channels"]
 
 # Drawn on this frame, carried to it from one side or from both, or unknown: before the first drawing, with nothing
