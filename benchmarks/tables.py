@@ -617,8 +617,8 @@ def _tuning(results: Results) -> str:
     clips = truth["as in the preset"]
     preset = fmean(max(of[clip] for of in truth.values()) - clips[clip] for clip in clips)
     text = f"""Over {scores["settings"]} settings and {len(clips)} sequences the rank correlation of cycle error with
-true J&F is {scores["spearman_of_means"]:.2f} for the mean over sequences, {scores["spearman_per_sequence"]:.2f} within a
-sequence. Against the best setting of each sequence, choosing by it loses {100 * scores["regret"]:.1f} J&F, always the
+true J&F is {scores["spearman_of_means"]:.2f} for the mean over sequences, {scores["spearman_per_sequence"]:.2f} within
+a sequence. Against the best setting of each sequence, choosing by it loses {100 * scores["regret"]:.1f} J&F, always the
 preset {100 * preset:.1f}, a setting at random {100 * scores["regret_of_a_setting_at_random"]:.1f}.
 {_origin(record)}"""
     return f"{' '.join(text.split())}\n"
