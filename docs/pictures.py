@@ -32,6 +32,10 @@ def main() -> None:
         _run("propagate", camel, camel_mask, "-o", work / "camel")
         _run("check", work / "camel")
         _page("report", work / "camel" / "report.html")
+        jump, jump_mask = _sequence(davis, "motocross-jump")
+        drawings = [f"{index}={jump_mask.with_name(f'{index:05d}.png')}" for index in (0, 21)]
+        _run("propagate", jump, *drawings, "--complete", "--preset", "fast", "-o", work / "jump")
+        _save("motocross", _shots(jump, work / "jump", "masks", (0, 12, 21, 24, 28, 33, 36, 39)))
         _run("demo", "-o", work / "demo")
         when = (0, 16, 33, 49)
         _save("swan", [*_shots(swan, work / "swan", "masks", when), *_shots(swan, work / "stripes", "texture", when)])
