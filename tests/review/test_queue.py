@@ -63,6 +63,25 @@ def test_gains_are_those_of_the_definition():
     assert (gains >= 0).all()
 
 
+def test_gains_between_drawings_are_what_the_whole_video_gains():
+    """Of two objects with drawings of their own, and two frames that are drawn besides."""
+    one = judged([1.0, *[0.6] * 19, 1.0, *[0.6] * 19], drawings=(0, 20))
+    course = course_of(two_objects(one, seed=5))
+    distance = course.nearer(course.nearer(course.distance, 8), 31)
+    gains = gains_of(course, distance, course.can_draw)
+    whole = [course.error(distance) - course.error(course.nearer(distance, i)) for i in range(40)]
+    assert gains == pytest.approx(np.where(course.can_draw, whole, 0.0), abs=1e-9)
+    assert gains[8] == gains[31] == pytest.approx(0.0)
+    assert (gains > 0.1).sum() > 20
+
+
+def two_objects(one: Judged, *, seed: int) -> Judged:
+    """With a second object that was drawn on the first frame only."""
+    falls = np.exp(-np.cumsum(np.random.default_rng(seed).uniform(0, 0.1, len(one.frames) - 1))).tolist()
+    second = [JudgedObject(value, "lost") for value in (1.0, *falls)]
+    return dataclasses.replace(one, objects={i: {**of, "2": second[i]} for i, of in one.objects.items()})
+
+
 def test_gains_of_a_long_video_are_nearly_those_of_every_frame(monkeypatch):
     one = falling(1, frames=400)
     every = suggest(one, count=3)

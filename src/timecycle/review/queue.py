@@ -9,6 +9,7 @@ the best ones; who will draw them all has them chosen together.
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -79,6 +80,18 @@ class Course:
         """What is to be expected at such distances from drawings, in frames."""
         wrong = (1 - np.exp(-distance)) * self.doubted
         return float(wrong.sum() * self.step / max(len(wrong), 1))
+
+    def part(self, first: int, end: int) -> "Course":
+        """The course through some of the frames."""
+        here = slice(first, end)
+        return Course(
+            self.frames[here],
+            self.step,
+            self.way[:, here],
+            self.distance[:, here],
+            self.doubted[:, here],
+            self.can_draw[here],
+        )
 
 
 def course_of(judged: Judged) -> Course:
@@ -163,11 +176,14 @@ def _exchanged(course: Course, chosen: Sequence[int]) -> list[int]:
 
 
 def gains_of(course: Course, distance: PerFrame, can_draw: Bool[np.ndarray, " tried"]) -> Float[np.ndarray, " tried"]:
-    """The expected error that drawing each frame would remove."""
+    """The expected error that drawing each frame would remove: beyond the next drawings of all objects, none."""
     gains = np.zeros(len(course.frames))
-    was = course.error(distance)
-    for place in np.flatnonzero(can_draw):
-        gains[place] = was - course.error(course.nearer(distance, int(place)))
+    drawn = np.flatnonzero(~distance.any(axis=0)).tolist()
+    for first, end in pairwise([0, *drawn, len(gains)]):
+        part, near = course.part(first, end), distance[:, first:end]
+        was = part.error(near)
+        for place in np.flatnonzero(can_draw[first:end]):
+            gains[first + place] = was - part.error(part.nearer(near, int(place)))
     return gains
 
 
