@@ -1,7 +1,8 @@
 """Gathers the evidence for every frame while labels are carried, from features that are there anyway."""
 
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -32,9 +33,13 @@ class Judge:
     config: PropagateConfig
     _drawings: OrderedDict[int, Witness] = field(default_factory=OrderedDict)
     _shown: dict[int, Bool[Tensor, " objects"]] = field(init=False)
+    _showing: list[list[int]] = field(init=False)  # of each object, the frames that show it, in order
 
     def __post_init__(self) -> None:
         self._shown = {index: self.space.shows(labels) for index, labels in self.labels.items()}
+        frames = sorted(self._shown)
+        objects = range(len(self.space.objects))
+        self._showing = [[frame for frame in frames if bool(self._shown[frame][place])] for place in objects]
 
     @property
     def form(self) -> Form:
@@ -93,27 +98,13 @@ class Judge:
     def _nearest(self, index: int) -> list[Witness]:
         """Two drawings of each object, the nearest of all objects first."""
         nearest: dict[int, Bool[Tensor, " objects"]] = {}
-        pairs = [self._two_drawings(index, place) for place in range(len(self.space.objects))]
+        pairs = [_two_nearest(frames, index) for frames in self._showing]
         for rank in range(2):
             for place, frames in enumerate(pairs):
                 if rank < len(frames) and (frames[rank] in nearest or len(nearest) < _MOST_DRAWINGS):
                     shows = nearest.setdefault(frames[rank], torch.zeros(len(pairs), dtype=torch.bool))
                     shows[place] = True
         return [replace(self._drawing(frame), shows=shows) for frame, shows in nearest.items()]
-
-    def _two_drawings(self, index: int, place: int) -> list[int]:
-        """Of an object the nearest frames that show it before and after, or two on one side, nearest first.
-
-        One drawing can be met by labels that are wrong: where a thing fills the picture, everything that follows looks
-        like part of it. Another one tells.
-        """
-        frames = sorted(
-            (frame for frame, shows in self._shown.items() if frame != index and bool(shows[place])),
-            key=lambda frame: abs(frame - index),
-        )
-        before, after = ([f for f in frames if f < index], [f for f in frames if f > index])
-        pair = [*before[:1], *after[:1]] if before and after else frames[:2]
-        return sorted(pair, key=lambda frame: abs(frame - index))
 
     def _drawing(self, index: int) -> Witness:
         if index not in self._drawings:
@@ -127,3 +118,14 @@ class Judge:
                 self._drawings.popitem(last=False)
         self._drawings.move_to_end(index)
         return self._drawings[index]
+
+
+def _two_nearest(frames: Sequence[int], index: int) -> list[int]:
+    """The nearest frames before and after, or two on one side, nearest first; `frames` are in order.
+
+    One drawing can be met by labels that are wrong: where a thing fills the picture, everything that follows looks like
+    part of it. Another one tells.
+    """
+    before, after = frames[: bisect_left(frames, index)], frames[bisect_right(frames, index) :]
+    pair = [before[-1], after[0]] if before and after else [*before[-2:], *after[:2]]
+    return sorted(pair, key=lambda frame: abs(frame - index))

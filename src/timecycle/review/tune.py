@@ -21,7 +21,6 @@ from timecycle.propagation.settings import PropagateConfig
 from timecycle.video import Video, VideoPart
 
 _TURNS = 4  # of cycles: at each quarter of the way, as some things are lost on the way and found again at its end
-_PAST_FRAMES = 7  # of the way back where the candidate remembers none
 
 OnCandidate = Callable[[int, int], None]  # done, in all
 
@@ -83,11 +82,12 @@ def _error_of_return(video: Video, turn: int, arrived: Labels, drawing: Labels, 
     """1 - the overlap of what comes back with what was drawn, over its objects."""
     if isinstance(arrived, Masks | Parts):
         arrived = replace(arrived, complete=True)
+    past_frames = candidate.config.past_frames or PropagateConfig.past_frames  # as usual, where it remembers none
     back = propagate(
         VideoPart(video, 0, turn + 1),
         {turn: arrived},
         encoder=candidate.encoder,
-        config=replace(candidate.config, direction="both", past_frames=candidate.config.past_frames or _PAST_FRAMES),
+        config=replace(candidate.config, direction="both", past_frames=past_frames),
     )
     returned = next(back)
     if returned.carried is None:
