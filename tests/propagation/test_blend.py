@@ -98,6 +98,15 @@ def test_what_one_pass_knows_nothing_of_is_the_others():
     assert blend(forward, backward, exclusive=False).share.tolist() == pytest.approx([0.9, 0, 1])
 
 
+def test_what_one_pass_sees_clearly_is_not_taken_by_an_object_it_never_heard_of():
+    """A later drawing shows another object only, and carried far back that one lies on everything."""
+    seen, taken = (torch.tensor(of).expand(5, 6, CHANNELS) for of in ([0.1, 0.9, 0.0], [0.0, 0.0, 1.0]))
+    forward = one_pass(seen, 2, knows=(True, True, False))
+    backward = one_pass(taken, 20, knows=(True, False, True))
+    found = blend(forward, backward, exclusive=True).soft
+    assert (found[..., 1] > 2 * found[..., 2]).all()
+
+
 def test_clearness_is_the_part_of_an_object_that_is_its_own():
     soft = torch.tensor([[[0.1, 0.9], [0.7, 0.3], [1.0, 0.0]]])
     assert clearness(soft).tolist() == pytest.approx([1.7 / 1.8, 0.9 / 1.2])

@@ -44,7 +44,8 @@ def blend(forward: Pass, backward: Pass, *, exclusive: bool) -> Blended:
     share = _share_by_distance(forward, backward)
     if exclusive:
         clear = [torch.where(one.absent, 1.0, clearness(soft)) for one, soft in ((forward, ahead), (backward, back))]
-        share = _weighed(share, *clear)
+        # What a pass only took from the other, where it sees nothing itself, says nothing of how clear it is.
+        share = torch.where(forward.knows & backward.knows, _weighed(share, *clear), share)
     soft = ahead * share + back * (1 - share)
     alone = torch.where(forward.knows & ~backward.knows, 1.0, torch.where(backward.knows & ~forward.knows, 0.0, share))
     return Blended(settle(soft) if exclusive else soft, alone)
