@@ -7,7 +7,6 @@ import io
 import itertools
 import os
 import signal
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -31,12 +30,12 @@ def die(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def on_call(owner: Any, name: str, nth: int = 1, act: Callable[[], None] = die, *, prefix: str = "*") -> None:
-    """Act just before the nth call of a function, counting only calls whose argument `prefix` is like that."""
+def on_call(owner: Any, name: str, nth: int = 1, act: Callable[[], None] = die) -> None:
+    """Act just before the nth call of a function."""
     usual, calls = getattr(owner, name), itertools.count(1)
 
     def doomed(*words: Any, **named: Any) -> Any:
-        if fnmatch(named.get("prefix", ""), prefix) and next(calls) == nth:
+        if next(calls) == nth:
             act()
         return usual(*words, **named)
 
@@ -44,8 +43,18 @@ def on_call(owner: Any, name: str, nth: int = 1, act: Callable[[], None] = die, 
 
 
 def on_file(pattern: str, act: Callable[[], None] = die, nth: int = 1) -> None:
-    """Act just before the nth atomic write of such a file makes its temporary one, whose prefix is the name."""
-    on_call(tempfile, "mkstemp", nth, act, prefix=f".{pattern}.")
+    """Act just before the nth atomic write of such a file makes its temporary one."""
+    usual, calls = io.open, itertools.count(1)
+
+    def doomed(file: Any, mode: str = "r", *words: Any, **named: Any) -> Any:
+        temporary = mode == "xb" and fnmatch(Path(file).name, f".{pattern}.*.part")
+        if temporary and next(calls) == nth:
+            io.open = usual
+            act()
+            return io.open(file, mode, *words, **named)  # noqa: UP020  which may be another by now
+        return usual(file, mode, *words, **named)
+
+    io.open = doomed
 
 
 def in_backward(nth: int) -> None:
@@ -78,7 +87,12 @@ class Cut(io.BufferedWriter):
 
 def cut(nth: int, share: float) -> None:
     """Die when a share of the nth write to the next temporary file has reached the system."""
-    os.fdopen = lambda descriptor, mode: Cut(descriptor, mode, nth, share)  # type: ignore[assignment]
+    usual = io.open
+
+    def doomed(file: Any, mode: str = "r", *words: Any, **named: Any) -> Any:
+        return Cut(file, mode, nth, share) if mode == "xb" else usual(file, mode, *words, **named)
+
+    io.open = doomed
 
 
 def tear(name: str, nth: int) -> None:
@@ -109,17 +123,17 @@ def saving(name: str, act: Callable[[], None] = die, *, nth: int = 1) -> Kill:
 
 # In this order they let the run get ahead: a kill before the renaming of a checkpoint costs all steps since the last.
 KILLS = (
-    Kill("record: half of train.json is written", partial(on_file, "train.json", partial(cut, 1, 0.5))),
     Kill("index: the third video is being examined", partial(on_call, index, "examine", 3)),
     Kill("index: half a line of its journal is written", partial(tear, "index.jsonl.part", 2)),
     Kill("held-out clips: the second is being read", partial(on_call, ClipReader, "read", 2)),
+    Kill("record: half of train.json is written", partial(on_file, "train.json", partial(cut, 1, 0.5))),
     Kill("loader thread: the fifth example is being made", partial(on_call, Examples, "__call__", 5)),
     Kill("step: in the forward pass", partial(on_call, BasicBlock, "forward", 9)),
     saving("nothing is written"),
     saving("the head line is written", partial(cut, 1, 1.0)),
     saving("half of the content is written", partial(cut, 2, 0.5), nth=2),
     saving("all is written, nothing synced", partial(on_call, os, "fsync")),
-    saving("all is synced, its rights are not set", partial(on_call, os, "chmod"), nth=2),
+    saving("a tenth of the content is written", partial(cut, 2, 0.1), nth=2),
     saving("it is renamed, the old one not removed", partial(on_call, os, "unlink")),
     Kill("validation: held-out clips are being judged", partial(on_call, heldout, "cycle_accuracy")),
     Kill("picture: half of its pixels are written", partial(on_file, "*.png", partial(cut, 6, 0.5))),
@@ -130,7 +144,7 @@ KILLS = (
     Kill("step: after the optimiser, before the average", partial(on_call, Average, "update", 3)),
     Kill("step: in the average", partial(on_call, Average, "update", 1, partial(on_call, torch.Tensor, "lerp_", 20))),
     Kill("journal: taken back, not renamed", partial(on_file, "journal.jsonl", partial(on_call, os, "replace"))),
-    saving("an empty temporary file is made", partial(on_call, os, "fdopen"), nth=2),
+    saving("an empty temporary file is made", partial(cut, 1, 0.0), nth=2),
     *(Kill(f"random moment {number}") for number in range(1, 5)),
     saving("all but the last byte is written", partial(cut, 2, 1 - 1e-9), nth=2),
     Kill("between two steps", partial(on_call, State, "advance", 4)),

@@ -23,7 +23,8 @@ from record import RESULTS, write_record
 from ship import save_in_form
 from timecycle.config import build, propagate_config, train_config
 from timecycle.cores import usable_cores
-from timecycle.data.index import make_index, split
+from timecycle.data.index import make_index
+from timecycle.data.split import split
 from timecycle.evaluation.composites import find_composites, make_composites
 from timecycle.evaluation.evaluate import evaluate
 from timecycle.evaluation.methods import load_method

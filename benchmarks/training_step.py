@@ -24,7 +24,7 @@ from timecycle.pose import cell_places
 from timecycle.training.corpus import Videos, examine_videos
 from timecycle.training.learner import Batch, encode
 from timecycle.training.pace import time_steps
-from timecycle.training.settings import TrainConfig
+from timecycle.training.settings import TrainConfig, pick_precision
 from timecycle.training.state import State
 
 PRESETS = {"walks": "small", "cycles": "small-cycles"}
@@ -49,7 +49,7 @@ def main() -> None:
     print(pace, flush=True)
     write_record(
         "training_step",
-        settings={"rounds": chosen.rounds, "frames": 4, "precision": "bf16"},
+        settings={"rounds": chosen.rounds, "frames": 4, "precision": pick_precision("auto")},
         measured={"ratios": ratios, "seconds": measured, "pace": pace},
         seconds=time.monotonic() - started,
     )
@@ -95,7 +95,7 @@ def measure(config: TrainConfig, *, rounds: int) -> dict[str, float]:
 
     def forward_and_backward() -> None:
         bare.zero_grad(set_to_none=True)
-        features = [encode(bare, part, bf16=config.precision == "bf16") for part in _one_pass(pictures)]
+        features = [encode(bare, part, bf16=pick_precision(config.precision) == "bf16") for part in _one_pass(pictures)]
         torch.cat([part.flatten() for part in features]).square().mean().backward()  # type: ignore[no-untyped-call]
 
     seconds = interleaved([step, forward_and_backward], rounds=rounds)

@@ -5,9 +5,11 @@ import math
 import pytest
 import torch
 
+from timecycle.config import preset_names, train_config
 from timecycle.cycles import CyclesConfig, cycle_losses, inlier_score
 from timecycle.model.localizer import LocalizerConfig
 from timecycle.model.tracker import Tracker
+from timecycle.pose import alignment_error
 from wandering import FRAME, PATCH, frames, patch, theta, world
 
 MOVES = [(-3, 2), (-1, 1), (1, 0), (2, -2), (0, 0)]  # of the frames, oldest first
@@ -63,6 +65,46 @@ def test_equal_features_are_the_best_of_the_printed_similarity_and_the_worst_of_
     assert collapsed.diagnostics["pose_gain"] == pytest.approx(0, abs=0.05)
 
 
+def test_the_paper_adds_losses_over_lengths_and_the_similarity_over_the_cells_of_a_patch():
+    """Section 3.1 as printed: L = sum over i of L_sim + 0.1 L_skip + 0.1 L_long, L_sim a Frobenius inner product."""
+    seen = frames(world(channels=6), MOVES)
+    query, pose, track = patch(seen[:, -1], 4, 6), theta(4, 6, 3), tracker()
+    weights = {"similarity": 1.0, "skip": 0.1, "long": 0.1, "inlier": 0.0}
+    found = outcome(seen, query, pose, track=track, reduction="sum", **weights)
+    printed = torch.zeros(3)
+    for length in range(1, 5):
+        moved = query[:, None]
+        for step in range(1, length + 1):
+            moved = track(seen[:, 4 - step], moved).patches
+        for step in range(length - 1, -1, -1):
+            end = track(seen[:, 4 - step], moved)
+            moved = end.patches
+        direct = track(seen[:, 4 - length], query[:, None]).patches
+        back = track(seen[:, 4], direct)
+        printed += -(query * direct[:, 0]).sum(dim=(1, 2, 3))
+        printed += 0.1 * alignment_error(back.theta[:, 0], pose, scale=1 / 3)
+        printed += 0.1 * alignment_error(end.theta[:, 0], pose, scale=1 / 3)
+    assert found.total == pytest.approx(printed.mean().item(), rel=1e-4)
+
+
+def test_preset_paper_has_the_printed_proportions_and_the_others_average():
+    """25 cells here, 100 in the paper: identical patches score as many times one as there are cells."""
+    seen = frames(world(), MOVES)
+    weights = {name: train_config("paper").cycles.weights[name] for name in ("similarity", "skip", "long", "inlier")}
+    assert weights == {"similarity": 1.0, "skip": 0.1, "long": 0.1, "inlier": 0.0}
+    reductions = {name: train_config(name).cycles.reduction for name in preset_names("train")}
+    assert reductions.pop("paper") == "sum"
+    assert set(reductions.values()) == {"mean"}
+    added, mean = (
+        outcome(seen, patch(seen[:, -1], 4, 6), theta(4, 6, 3), reduction=reduction).losses
+        for reduction in ("sum", "mean")
+    )
+    assert added["similarity"] == pytest.approx(-4 * 25, rel=0.01)
+    assert mean["similarity"] == pytest.approx(-1, rel=0.01)
+    assert added["inlier"] == pytest.approx(4 * mean["inlier"].item(), rel=1e-5)
+    assert added["still"] == mean["still"]
+
+
 def test_a_lost_patch_costs_and_the_figures_say_so():
     seen = frames(world(), MOVES)
     strange = world(seed=9)[:, :, :5, :5]
@@ -87,8 +129,6 @@ def test_cycles_of_all_lengths_are_what_tracking_them_one_by_one_gives():
     seen = frames(world(channels=6), MOVES)  # few channels: matches are ambiguous and tracks differ
     query, pose, track = patch(seen[:, -1], 4, 6), theta(4, 6, 3), tracker()
     found = outcome(seen, query, pose, track=track)
-    from timecycle.pose import alignment_error
-
     long, skip, inlier = [], [], []
     for length in range(1, 5):
         current = query[:, None]

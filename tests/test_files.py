@@ -1,9 +1,11 @@
 """A file appears whole or not at all, a folder has one user, and refusals of the system read as one line."""
 
 import hashlib
+import os
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,32 @@ def test_a_written_file_has_the_mode_any_new_file_has(tmp_path):
     write_text(tmp_path / "a.txt", "a")
     (tmp_path / "b.txt").write_text("b")
     assert (tmp_path / "a.txt").stat().st_mode == (tmp_path / "b.txt").stat().st_mode
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes and umask are Unix's")
+def test_writing_never_touches_the_umask_of_the_process(tmp_path, monkeypatch):
+    """Two threads that set it and set it back can leave it at 0 for good: everyone may then write every file."""
+    before = os.umask(0o027)
+    calls = []
+    plain = os.umask
+    monkeypatch.setattr(os, "umask", lambda mask: calls.append(mask) or plain(mask))
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda i: write_text(tmp_path / f"{i % 40}.txt", str(i)), range(400)))
+        assert calls == []
+        (tmp_path / "plain").write_text("")
+        assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o640}
+        assert len(list(tmp_path.iterdir())) == 41
+    finally:
+        plain(before)
+
+
+def test_threads_that_write_one_file_leave_one_of_their_texts(tmp_path):
+    texts = [str(i) * 10_000 for i in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda text: write_text(tmp_path / "a.txt", text), texts * 10))
+    assert (tmp_path / "a.txt").read_text() in texts
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="resource limits are Unix's")

@@ -4,12 +4,15 @@ Frames come oldest first; the last is I_t, from which the patch was cut. All pat
 into it together, and cycles of all lengths share the way back: for k past frames the tracker is called 2k times.
 """
 
+import math
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from timecycle.errors import SettingsError
 from timecycle.model.affinity import Affinity, Patches
 from timecycle.model.localizer import LocalizerConfig
 from timecycle.model.objective import Outcome, Scalar, weighted
@@ -17,10 +20,18 @@ from timecycle.model.sampler import Cells, inside, read_affinity, where
 from timecycle.model.tracker import Tracked, Tracker
 from timecycle.pose import Theta, alignment_error
 
+Reduction = Literal["mean", "sum"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class CyclesConfig:
-    """Weights are of means over the cycle lengths; the paper sums them, so its weights are k times as large."""
+    """Weights of the losses, and how these are put together from their parts.
+
+    With `mean`, losses are averaged over the cycle lengths and the similarity over the patch's cells too. With `sum`,
+    as the paper prints it, losses are added over the lengths, and the similarity over the cells: the negative Frobenius
+    inner product of the two patches, which weighs 100 times as much on 10x10 cells. Either way they are averaged over
+    the batch, and an alignment error over the points of its grid.
+    """
 
     temperature: float = 0.0442  # 512 ** -0.5, of the 2019 release
     localizer: LocalizerConfig = field(default_factory=LocalizerConfig)
@@ -29,6 +40,21 @@ class CyclesConfig:
     inlier: float = 1.0
     similarity: float = 0.0  # the paper's: its optimum is that all features are equal
     still: float = 0.0  # not in the paper: the patch found in its own frame, where its place is known
+    reduction: Reduction = "mean"
+
+    def __post_init__(self) -> None:
+        if self.reduction not in get_args(Reduction):
+            raise SettingsError(f"cycles.reduction is {self.reduction!r}", remedy="choose one of mean, sum")
+        if not 0 < self.temperature < math.inf:
+            raise SettingsError(f"cycles.temperature is {self.temperature}", remedy="give a number above 0")
+        for name, weight in self.weights.items():
+            if not 0 <= weight < math.inf:
+                raise SettingsError(f"cycles.{name} is {weight}", remedy="give 0 or more")
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of every loss, by name."""
+        return {name: getattr(self, name) for name in ("long", "skip", "inlier", "similarity", "still")}
 
 
 def cycle_losses(
@@ -47,16 +73,17 @@ def cycle_losses(
     }
     score = inlier_score(tracks.direct.found, tracks.direct.cells, tracker=tracker)
     truth = where(theta[:, None], frame_grid=tracker.frame_grid, patch_grid=tracker.patch_grid)
-    likeness = (patch[:, None] * tracks.direct.patches).sum(dim=2).mean()
+    cosines = (patch[:, None] * tracks.direct.patches).sum(dim=2)
+    added = config.reduction == "sum"
+    lengths, cells = (score.shape[1], tracker.patch_grid.cells) if added else (1, 1)
     losses = {
-        "long": error["long"].mean(),
-        "skip": error["skip"].mean(),
-        "inlier": -score.mean(),
-        "similarity": -likeness,
+        "long": error["long"].mean() * lengths,
+        "skip": error["skip"].mean() * lengths,
+        "inlier": -score.mean() * lengths,
+        "similarity": -cosines.mean() * (lengths * cells),
         "still": _surprise(tracks.still.found, truth, tracker),
     }
-    weights = {name: getattr(config, name) for name in losses}
-    return weighted(losses, weights, _figures(tracks, theta, error["long"], tracker))
+    return weighted(losses, config.weights, _figures(tracks, theta, error["long"], tracker))
 
 
 def inlier_score(found: Affinity, cells: Cells, *, tracker: Tracker) -> Float[Tensor, "b m"]:

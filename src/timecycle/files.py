@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import os
 import re
-import tempfile
+import secrets
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
@@ -18,19 +18,22 @@ except ImportError:  # Windows
 
 
 @contextlib.contextmanager
-def atomic_write(path: Path) -> Iterator[IO[bytes]]:
+def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
     """A file that appears under `path` whole or not at all; on any failure the old file stays."""
+    path = Path(path)
     with writing(path):
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        # A random name instead of `mkstemp`, whose files are private: the system then gives a new file its usual mode.
+        # The process's umask cannot be read without setting it, which other threads would notice.
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+        file = temporary.open("xb")
         try:
-            with os.fdopen(descriptor, "wb") as file:
+            with file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            Path(temporary).chmod(0o666 & ~_umask())
-            Path(temporary).replace(path)
+            temporary.replace(path)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
 
 
@@ -40,7 +43,7 @@ def clear_parts(folder: Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: str | Path, text: str) -> None:
     """Write `text` (UTF-8, newlines as they are) atomically."""
     with atomic_write(path) as file:
         file.write(text.encode())
@@ -101,6 +104,12 @@ def waiting_lock(path: Path) -> Iterator[None]:
         yield
 
 
+def frame_number(path: Path) -> int | None:
+    """The last number in a file's name, its frame's: 12 of shot2_0012.png. None where there is none."""
+    digits = re.findall(r"\d+", path.stem)
+    return int(digits[-1]) if digits else None
+
+
 def natural_order(path: Path) -> tuple[tuple[int, int | str], ...]:
     """Sort key that puts frame2 before frame10."""
     parts = re.split(r"(\d+)", path.name)
@@ -129,9 +138,3 @@ def _held(file: IO[str], path: Path) -> bool:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except (BlockingIOError, FileNotFoundError):
         return False
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -5,6 +5,7 @@ and comes back in the other view. There it should stand where the known map betw
 views share no place, so neither standing still nor matching by position closes the walk.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from timecycle.errors import SettingsError
 from timecycle.grid import Grid
 from timecycle.model.affinity import at_least_fp32
 from timecycle.model.objective import Outcome, Scalar, weighted
@@ -31,6 +33,18 @@ class WalksConfig:
     things: float = 0.0  # the walk should end on the thing it began on, wherever on it
     strangers: int = 0  # other clips of the batch among whose cells a walker may get lost at every step
     motion: float = 0.0  # share of a loss that goes to cells by how much they change; the rest goes to all alike
+
+    def __post_init__(self) -> None:
+        for name in ("walk", "still", "things", "strangers"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise SettingsError(f"walks.{name} is {getattr(self, name)}", remedy="give 0 or more")
+        if not 0 < self.temperature < math.inf:
+            raise SettingsError(f"walks.temperature is {self.temperature}", remedy="give a number above 0")
+        if not 0 <= self.dropout < 1 or not 0 <= self.motion <= 1:
+            raise SettingsError(
+                f"walks.dropout is {self.dropout} and walks.motion {self.motion}",
+                remedy="give a dropout from 0 to below 1, and a motion from 0 to 1",
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -220,7 +220,7 @@ def test_videos_in_which_nothing_moves_are_refused_with_advice(mixed: tuple[Path
     folder, index = mixed
     config = ClipConfig(short_side_px=48, crop_px=40, min_motion=254)
     reader = ClipReader(FolderFootage(folder), index.entries, config, seed=0)
-    with pytest.raises(VideoError, match=r"motion above 254 was found in any of 4 videos .*; lower min_motion"):
+    with pytest.raises(VideoError, match=r"motion above 254 was found in any of 4 videos .*; lower clips.min_motion"):
         reader.read(0, 0, generator(seed=0, epoch=0, position=0))
     with pytest.raises(VideoError, match=r"none of the 0 videos .* has 4 frames and motion; give other videos"):
         ClipReader(FolderFootage(folder), [], config, seed=0)

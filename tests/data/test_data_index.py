@@ -10,8 +10,9 @@ from training_footage import HEIGHT, WIDTH, world, write_images, write_video
 
 from timecycle.data import index as indexing
 from timecycle.data.examine import Box, examine, grey, picture_box
-from timecycle.data.index import Index, make_index, read_index, split
-from timecycle.errors import SettingsError, VideoError
+from timecycle.data.index import Index, make_index, read_index
+from timecycle.data.split import split
+from timecycle.errors import VideoError
 
 
 def padded(images, *, top=0, bottom=0, left=0, right=0, black=0):
@@ -182,27 +183,16 @@ def test_an_empty_folder_and_a_missing_or_foreign_index_are_refused(tmp_path: Pa
     foreign.write_text(json.dumps({"a": 1}) + "\n")
     with pytest.raises(VideoError, match=r"foreign\.jsonl line 1 is not of an index.*; delete the file"):
         read_index(foreign)
-    with pytest.raises(VideoError, match=r"cannot be listed: No such file"):
+    with pytest.raises(VideoError, match=r"there is no folder or video .*nowhere; check the name"):
         make_index(tmp_path / "nowhere", tmp_path / "index.jsonl")
 
 
-def test_scenes_are_never_split():
-    entry = {"fingerprint": "", "frames": 9, "fps": 12.0, "width_px": 8, "height_px": 8, "motion": 1.0}
-    names = [f"v_Run_g{scene:03d}_c{clip:02d}.mp4" for scene in range(198) for clip in (1, 2)]
-    names += [f"other/{number}.mp4" for number in range(200)]
-    index = Index(tuple(indexing.Entry(path=name, box=Box(0, 0, 8, 8), **entry) for name in names))
-    train, held_out = split(index, 0.2)
-    groups = [{entry.group for entry in part.entries} for part in (train, held_out)]
-    assert not groups[0] & groups[1]
-    assert len(train.entries) + len(held_out.entries) == len(names)
-    assert 0.12 < len(held_out.entries) / len(names) < 0.28
-    assert index.entries[0].group == index.entries[1].group == "v_Run_g000"
-    # Videos that come or go leave the others on their side.
-    fewer = split(Index(index.entries[::2]), 0.2)[1]
-    assert set(fewer.entries) == set(held_out.entries) & set(index.entries[::2])
-    assert split(index, 0) == (index, Index(()))
-    with pytest.raises(SettingsError, match="give a share"):
-        split(index, 1.5)
+def test_one_file_is_indexed_like_a_folder_that_holds_it(videos: Path, index: Index, tmp_path: Path):
+    first = index.entries[0]
+    assert make_index(videos / first.path, tmp_path / "index.jsonl").entries == (first,)
+    (tmp_path / "torn.mp4").write_bytes(b"no video")
+    with pytest.raises(VideoError, match=r"torn\.mp4.*; give another video, or a folder"):
+        make_index(tmp_path / "torn.mp4", tmp_path / "torn.jsonl")
 
 
 @pytest.mark.data

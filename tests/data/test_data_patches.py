@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from timecycle.config import train_config
 from timecycle.data.order import generator
 from timecycle.data.patches import PatchConfig, choose_patch, cut_patch
 from timecycle.errors import SettingsError
@@ -90,6 +91,35 @@ def test_patches_land_on_moving_objects_more_often_than_chance():
             x, y, _ = choose_patch(frames, CONFIG, generator(seed=0, epoch=seed, position=position)).tolist()
             hits.append(covered[int((y + 1) * SIDE / 2), int((x + 1) * SIDE / 2)])
     assert np.mean(hits) > 1.5 * np.mean(chance)
+
+
+def test_patches_of_the_paper_are_uniform_random_crops():
+    config = train_config("paper")
+    side, size = config.clips.crop_px, config.patches.patch_px
+    frames = np.zeros((2, side, side, 3), np.uint8)
+    frames[1, :90, :90] = 200  # motion must not attract them
+    rng = np.random.default_rng(0)
+    poses = torch.stack([choose_patch(frames, config.patches, rng) for _ in range(6000)])
+    corners = ((poses[:, :2] + 1) * side / 2 - size / 2).numpy()
+    assert np.abs(corners - corners.round()).max() < 1e-3, "whole pixels: patches are copies"
+    corners = corners.round().astype(int)
+    assert corners.min() == 0
+    assert corners.max() == side - size
+    touching = ((corners == 0) | (corners == side - size)).any(axis=1).mean()
+    assert touching == pytest.approx(1 - (1 - 2 / (side - size + 1)) ** 2, abs=0.01)
+    for axis in (0, 1):
+        counts = np.histogram(corners[:, axis], bins=7, range=(0, side - size + 1))[0]
+        assert np.abs(counts / len(corners) - 1 / 7).max() < 0.02
+
+
+def test_turned_patches_may_come_from_anywhere_too():
+    rng = np.random.default_rng(0)
+    config = PatchConfig(choice="uniform")
+    poses = torch.stack([choose_patch(noise(2, SIDE, SIDE, 3), config, rng) for _ in range(300)])
+    corners = torch.tensor([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+    placed = torch.stack([place(pose, corners, scale=PATCH / SIDE) for pose in poses])
+    assert placed.abs().max() <= 1 + 1e-6
+    assert (placed.abs().amax(dim=(1, 2)) > 1 - 1e-4).float().mean() < 0.02
 
 
 def test_a_choice_depends_on_its_generator_alone():

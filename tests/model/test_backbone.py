@@ -1,12 +1,20 @@
 """Models of the transformers library, randomly initialised from their configs and saved as the Hub has them."""
 
 import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+import timecycle
 from timecycle.errors import WeightsError
+from timecycle.model.hub import _say_that_the_hub_does_not_answer, retries_in_one_line
 from timecycle.model.registry import load_encoder
 
 transformers = pytest.importorskip("transformers")
@@ -157,6 +165,48 @@ def test_a_name_that_cannot_be_fetched_says_so_in_one_line(monkeypatch, tmp_path
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(WeightsError, match="nobody/nothing is not on this machine, and the Hugging Face Hub cannot"):
         load_encoder("nobody/nothing", device="cpu")
+
+
+def test_a_hub_that_does_not_answer_is_told_in_one_line(caplog, capfd, monkeypatch):
+    """In the words of the Hub's client, which says them before and after each of five tries."""
+    _say_that_the_hub_does_not_answer.cache_clear()
+    client = logging.getLogger("huggingface_hub.utils._http")
+    caplog.set_level(logging.WARNING, logger=client.name)  # whatever its own settings, once it was imported
+    monkeypatch.setattr(logging.getLogger("huggingface_hub"), "propagate", True)
+    with retries_in_one_line():
+        for tries in range(1, 6):
+            client.warning(
+                "'[Errno -2] Name or service not known' thrown while requesting HEAD https://huggingface.co/"
+            )
+            client.warning("Retrying in 1s [Retry %d/5].", tries)
+        client.warning("something else that people should know")
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [
+        "the Hugging Face Hub does not answer; trying again for half a minute",
+        "something else that people should know",
+    ]
+    assert "Retrying" not in capfd.readouterr().err
+    client.warning("Retrying in 1s [Retry 1/5].")  # others hear their client as before
+    assert caplog.records[-1].getMessage() == "Retrying in 1s [Retry 1/5]."
+
+
+@pytest.mark.slow  # the client tries five times, for half a minute
+def test_a_command_that_asks_a_hub_that_is_not_there_prints_three_lines(tmp_path):
+    from timecycle.synthetic import WorldConfig, make_world
+
+    Image.fromarray(make_world(WorldConfig(height_px=32, width_px=32, frames=1)).frame(0)).save(tmp_path / "a.png")
+    source = str(Path(timecycle.__file__).parents[1])
+    away = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "hf"), "PYTHONPATH": source}
+    words = ["flow", "a.png", "a.png", "-o", "out", "--encoder", "nobody/nothing"]
+    done = subprocess.run(
+        [sys.executable, "-m", "timecycle", *words], cwd=tmp_path, env=os.environ | away, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "the Hugging Face Hub does not answer; trying again for half a minute",
+        "error: nobody/nothing is not on this machine, and the Hugging Face Hub cannot be reached",
+        "  try: bring it here once with a connection (hf download NAME), or give a folder that holds it",
+    ]
 
 
 def test_labels_are_carried_by_a_model_of_the_hub(tmp_path):

@@ -108,6 +108,19 @@ def test_clips_have_the_size_and_rate_asked_for(tmp_path):
     assert clip.fps == pytest.approx(12, abs=0.1)
 
 
+@pytest.mark.parametrize("fps", [6, 12, 30])
+def test_hours_are_those_of_the_videos_whatever_their_rate(tmp_path, fps):
+    videos = tmp_path / "videos"
+    videos.mkdir()
+    film(videos / "a.mp4", 3, frames=4 * fps, fps=fps)
+    assert packed(videos, tmp_path / "pack").counts.seconds == pytest.approx(4, abs=0.1)
+
+
+def test_one_file_can_be_packed(films, tmp_path):
+    done = packed(films / "film00.mp4", tmp_path / "pack")
+    assert (done.counts.videos, done.counts.clips) == (1, 1)
+
+
 def test_a_pack_grows_by_new_videos_and_leaves_the_old_shards(films, tmp_path):
     videos = tmp_path / "videos"
     shutil.copytree(films, videos)

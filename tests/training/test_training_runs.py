@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,9 +13,11 @@ import pytest
 import torch
 
 from kills import timeless
-from timecycle.errors import OutputError, SettingsError
+from timecycle.config import preset_names, train_config
+from timecycle.errors import OutputError, SettingsError, VideoError
 from timecycle.model.registry import load_encoder
-from timecycle.model.weights import load_weights
+from timecycle.model.resnet import ResNetConfig, random_resnet
+from timecycle.model.weights import hash_state, load_weights, read_card
 from timecycle.training import checkpoint, trainer
 from timecycle.training.journal import read_journal
 from timecycle.training.state import State
@@ -134,12 +137,115 @@ def test_weights_to_start_from_are_judged_before_and_after(videos, config, whole
     done = train(videos, tmp_path, dataclasses.replace(config, steps=2), start=start)
     assert done.before is not None
     assert done.after is not None
-    told = trainer.verdict(done.before, done.after)
-    assert ("keep the old weights" in told) != ("use the new weights" in told)
-    worse = dataclasses.replace(done.before, warp_accuracy=0.0)
-    assert "no gain on held-out clips" in trainer.verdict(done.before, worse)
-    better = dataclasses.replace(done.before, warp_accuracy=done.before.warp_accuracy + 0.1)
-    assert "use the new weights" in trainer.verdict(done.before, better)
+
+
+def test_the_card_tells_the_settings_of_the_model_that_was_trained(videos, config, tmp_path):
+    asked = ResNetConfig(architecture="resnet50", padding="zeros")
+    start = random_resnet(ResNetConfig(padding="reflect", head_channels=32), seed=1)
+    old = hash_state(start.state_dict())
+    done = train(videos, tmp_path, dataclasses.replace(config, encoder=asked, steps=1), start=start)
+    assert read_card(done.weights).encoder == start.config
+    assert load_weights(done.weights).config == start.config
+    assert trainer.read_settings(tmp_path)["encoder"] == dataclasses.asdict(start.config)
+    assert hash_state(start.state_dict()) == old, "the model that was given is left as it was"
+
+
+def test_a_run_from_weights_is_resumed_without_them(videos, config, tmp_path, monkeypatch):
+    start = random_resnet(config.encoder, seed=1)
+    train(videos, tmp_path / "whole", config, start=start)
+    stop_after(monkeypatch, 3)
+    with pytest.raises(Killed):
+        train(videos, tmp_path / "cut", config, start=start)
+    monkeypatch.undo()
+    done = train(videos, tmp_path / "cut", config, resume=True)
+    assert done.before is not None
+    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
+    with pytest.raises(OutputError, match="started with another from_sha256"):
+        train(videos, tmp_path / "cut", config, start=random_resnet(config.encoder, seed=2), resume=True)
+
+
+def stop_after(monkeypatch, steps):
+    """Let a run end before its next step."""
+    advance = State.advance
+
+    def stopping(self, model, parts):
+        if self.step == steps:
+            raise Killed
+        return advance(self, model, parts)
+
+    monkeypatch.setattr(State, "advance", stopping)
+
+
+def test_a_folder_that_grew_does_not_change_a_run_that_is_resumed(videos, config, whole, tmp_path, monkeypatch):
+    corpus, worries = tmp_path / "corpus", []
+    shutil.copytree(videos, corpus)
+    stop_after(monkeypatch, 3)
+    with pytest.raises(Killed):
+        train(corpus, tmp_path / "run", config)
+    monkeypatch.undo()
+    index = (tmp_path / "run" / "index.jsonl").read_bytes()
+    for name in ("a_new_one.mp4", "world3b.mp4", "zebra.mp4"):
+        shutil.copy(videos / "world0.mp4", corpus / name)
+    (corpus / "torn.mp4").write_bytes(b"not a film")
+    train(corpus, tmp_path / "run", config, resume=True, watch=trainer.Watch(worry=worries.append))
+    assert (tmp_path / "run" / "index.jsonl").read_bytes() == index
+    assert "4 videos came after the run began" in worries[0]
+    undisturbed = whole(videos, config).folder
+    assert weights(tmp_path / "run") == weights(undisturbed)
+    assert timeless(tmp_path / "run") == timeless(undisturbed)
+
+
+def test_videos_that_changed_or_vanished_are_named_when_a_run_is_resumed(videos, config, tmp_path, monkeypatch):
+    corpus, worries = tmp_path / "corpus", []
+    shutil.copytree(videos, corpus)
+    stop_after(monkeypatch, 1)
+    with pytest.raises(Killed):
+        train(corpus, tmp_path / "run", config)
+    monkeypatch.undo()
+    (corpus / "world5.mp4").unlink()
+    train(corpus, tmp_path / "run", config, resume=True, watch=trainer.Watch(worry=worries.append))
+    assert "1 video changed or vanished since the run began, for example world5.mp4" in worries[0]
+
+
+@pytest.mark.parametrize(("native", "picked"), [(True, "bf16"), (False, "fp32")])
+def test_auto_is_bf16_only_where_the_processor_multiplies_it_and_a_run_keeps_its_choice(
+    videos, config, tmp_path, monkeypatch, native, picked
+):
+    config = dataclasses.replace(config, precision="auto", steps=2)
+    monkeypatch.setattr("timecycle.training.settings.multiplies_bf16", lambda: native)
+    train(videos, tmp_path / "auto", config)
+    assert trainer.read_settings(tmp_path / "auto")["precision"] == picked
+    train(videos, tmp_path / "said", dataclasses.replace(config, precision=picked))
+    assert weights(tmp_path / "auto") == weights(tmp_path / "said")
+    monkeypatch.setattr("timecycle.training.settings.multiplies_bf16", lambda: not native)
+    (tmp_path / "auto" / "weights.safetensors").unlink()
+    for path in (tmp_path / "auto" / "checkpoints").iterdir():
+        path.unlink()
+    train(videos, tmp_path / "auto", config, resume=True)  # perhaps on another machine
+    assert weights(tmp_path / "auto") == weights(tmp_path / "said")
+
+
+@pytest.mark.parametrize("name", preset_names("train"))
+def test_no_preset_asks_for_a_precision_that_the_processor_may_only_emulate(name):
+    assert train_config(name).precision in ("auto", "fp32")
+
+
+def test_a_run_that_failed_before_it_saved_does_not_block_its_folder(videos, config, whole, tmp_path, monkeypatch):
+    stop_after(monkeypatch, 1)
+    with pytest.raises(Killed):
+        train(videos, tmp_path, dataclasses.replace(config, seed=4))
+    monkeypatch.undo()
+    train(videos, tmp_path, config)
+    assert weights(tmp_path) == weights(whole(videos, config).folder)
+
+
+def test_nothing_is_removed_for_videos_that_are_not_there(videos, config, tmp_path):
+    train(videos, tmp_path / "run", dataclasses.replace(config, steps=1))
+    before = weights(tmp_path / "run")
+    with pytest.raises(VideoError, match="there is no folder or video"):
+        train(tmp_path / "none", tmp_path / "run", config, overwrite=True)
+    assert weights(tmp_path / "run") == before
+    assert train(videos, tmp_path / "run", dataclasses.replace(config, steps=1), resume=True).steps == 1
 
 
 def test_a_used_folder_is_refused_and_so_are_other_settings(videos, config, whole):

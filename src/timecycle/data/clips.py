@@ -23,6 +23,8 @@ from timecycle.errors import SettingsError, VideoError
 
 _log = logging.getLogger(__name__)
 
+_LEAST_TURNS = 24  # videos that are tried for a clip with motion; where there are fewer, they get several turns
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClipConfig:
@@ -89,7 +91,7 @@ def choose_clip(entry: Entry, config: ClipConfig, rng: np.random.Generator) -> C
         )
     gap_seconds = np.exp(rng.uniform(*np.log(config.gap_seconds)))
     gap = int(np.clip(round(gap_seconds * entry.fps), 1, (entry.frames - 1) // steps))
-    start = int(rng.integers(entry.frames - steps * gap))
+    start = entry.first + int(rng.integers(entry.frames - steps * gap))
     low, high = config.zoom
     zoom = np.exp(rng.uniform(*np.log(config.zoom))) if low < high else low
     short_side = round(config.short_side_px * zoom)
@@ -156,16 +158,22 @@ class ClipReader:
     def read(self, epoch: int, position: int, rng: np.random.Generator) -> Clip:
         """The clip at a position; `rng` is that position's own generator."""
         count = len(self)
-        for ahead in range(count):
+        for ahead in range(max(count, _LEAST_TURNS)):
             turn = (position + ahead) % count
             entry = self.entries[self._order.sample(epoch, turn)]
             clip = self._moving_clip(entry, rng)
             if clip is not None:
                 return clip
+        if len(self.unreadable) == count:
+            raise VideoError(
+                f"{next(iter(self.unreadable.values()))}; there is no other video to take its place",
+                remedy=f"check the disk or store that holds {self._footage.name}",
+            )
+        videos = f"any of {count} videos below {self._footage.name}" if count > 1 else self.entries[0].path
         raise VideoError(
-            f"no clip of {self._config.frames} frames with motion above {self._config.min_motion} was found in any of "
-            f"{count} videos below {self._footage.name}",
-            remedy="lower min_motion, or give videos in which something moves",
+            f"no clip of {self._config.frames} frames with motion above {self._config.min_motion} was found in "
+            f"{videos}",
+            remedy="lower clips.min_motion, or give videos in which something moves",
         )
 
     def near(self, position: int, rng: np.random.Generator) -> int:

@@ -5,10 +5,8 @@ lines go to a journal beside it: an interrupted run loses at most one video's wo
 only what is new or has changed.
 """
 
-import hashlib
 import json
 import os
-import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -16,10 +14,10 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from timecycle.data.examine import Box, examine
-from timecycle.errors import SettingsError, VideoError
+from timecycle.errors import VideoError
 from timecycle.files import make_folder, write_text, writing
 from timecycle.video.image_file import IMAGE_SUFFIXES
 
@@ -37,7 +35,6 @@ Progress = Callable[[int, int], None]  # videos examined, of how many
 
 _FORMAT = {"timecycle_index": 1}
 _WORTH_A_PROCESS = 16  # videos: with fewer, starting it takes longer than it saves
-_SCENE = re.compile(r"(v_.+_g\d+)_c\d+")  # UCF-101 cuts one scene into clips: v_Archery_g01_c02
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,13 +43,14 @@ class Entry:
 
     path: str  # below the indexed folder, with / on every system
     fingerprint: str  # changes when the file does
-    frames: int
+    frames: int  # that may be used
     fps: float  # the mean, where it varies
     width_px: int
     height_px: int
     box: Box  # the picture without its black bars
     motion: float  # mean change of brightness over about 1/8 s, in grey levels
     source: str = ""  # of a packed clip, the video it was cut from
+    first: int = 0  # frame of the file at which the part begins that may be used
 
     @property
     def is_static(self) -> bool:
@@ -63,13 +61,6 @@ class Entry:
     def has_bars(self) -> bool:
         """Whether black bars surround the picture."""
         return self.box != Box(0, 0, self.width_px, self.height_px)
-
-    @property
-    def group(self) -> str:
-        """What it shares with clips of the same scene."""
-        name = PurePosixPath(self.source or self.path)
-        scene = _SCENE.fullmatch(name.stem)
-        return scene[1] if scene else name.stem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +83,7 @@ class Index:
 def make_index(
     folder: Path, path: Path, *, workers: int = 0, progress: Progress | None = None, most_bad: float = 0.5
 ) -> Index:
-    """Examine every video below `folder` and write the index to `path`.
+    """Examine every video below `folder`, or the one file it is, and write the index to `path`.
 
     A folder that holds at least two images and no video file is one video. Files that cannot be used are listed
     with the reason; a share of them above `most_bad` is refused. At most `workers` processes share the
@@ -107,7 +98,7 @@ def make_index(
     write_text(journal, "".join(_line(item) for item in done.values()))  # whole, so that a second kill loses nothing
     with writing(journal):
         file = journal.open("a", encoding="utf-8", newline="\n")
-    with file, closing(_examined(folder, todo, workers=workers)) as items:
+    with file, closing(_examined(root_of(folder), todo, workers=workers)) as items:
         for item in items:
             done[item.path] = item
             with writing(journal):
@@ -136,32 +127,16 @@ def read_index(path: Path) -> Index:
     return _index(_lines(path))
 
 
-def split(index: Index, held_out_share: float) -> tuple[Index, Index]:
-    """Training and held-out videos; clips of one scene fall on the same side.
-
-    The hash of the scene's name decides, so that videos added later leave the others where they are; of few
-    scenes the share is met only roughly.
-    """
-    if not 0 <= held_out_share <= 1:
-        raise SettingsError(f"held_out_share is {held_out_share}", remedy="give a share from 0 to 1")
-    held_out = [entry for entry in index.entries if _fraction(entry.group) < held_out_share]
-    kept = [entry for entry in index.entries if _fraction(entry.group) >= held_out_share]
-    return Index(tuple(kept)), Index(tuple(held_out))
-
-
-def _fraction(text: str) -> float:
-    """A number from 0 to below 1 that the text alone decides."""
-    return int.from_bytes(hashlib.sha256(text.encode(errors="surrogateescape")).digest()[:6], "big") / 2**48
-
-
 # Looking for videos
 
 
 def find_videos(folder: Path) -> dict[str, str]:
-    """Path and fingerprint of everything below the folder that should be a video, sorted.
+    """Path and fingerprint of everything below the folder that should be a video, sorted; or of one file.
 
     A folder that holds at least two images and no video file is one video.
     """
+    if folder.is_file():
+        return {folder.name: _fingerprint([folder])}
     found = {}
     for where, folders, names in os.walk(folder, onerror=_refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -181,7 +156,14 @@ def find_videos(folder: Path) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
+def root_of(videos: Path) -> Path:
+    """The folder that paths of `find_videos` are below: what was given, or of one file the folder it lies in."""
+    return videos.parent if videos.is_file() else videos
+
+
 def _refuse(error: OSError) -> None:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise VideoError(f"there is no folder or video {error.filename}", remedy="check the name and where you are")
     raise VideoError(f"{error.filename} cannot be listed: {error.strerror}", remedy="allow reading the folder")
 
 
@@ -231,6 +213,8 @@ def _check_share(folder: Path, path: Path, index: Index, most_bad: float) -> Non
     total = len(index.entries) + len(index.bad)
     if len(index.bad) > most_bad * total:
         first = index.bad[0]
+        if folder.is_file():
+            raise VideoError(first.problem, remedy="give another video, or a folder of videos")
         raise VideoError(
             f"{len(index.bad)} of the {total} videos below {folder} cannot be used, for example {first.path}: "
             f"{first.problem}",

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from timecycle.data.cuts import SeenClips
-from timecycle.data.index import Index, find_videos
+from timecycle.data.index import Index, find_videos, root_of
 from timecycle.data.shards import Shard, packed_clip, read_shard, shard_name, shard_text, write_shard
 from timecycle.data.transcode import ClipForm, CutClip, Cutting, cut_video, film_name
 from timecycle.errors import MissingError, SettingsError, StoreError, VideoError
@@ -101,7 +101,7 @@ def pack(
     workers: int = 0,
     progress: Progress | None = None,
 ) -> Pack:
-    """Pack every video below a folder that is not in the pack yet.
+    """Pack every video below a folder, or one file, that is not in the pack yet.
 
     `work` is a local folder for what is cut and not packed yet; it must be the same when a killed run goes on. At most
     `workers` processes cut (0: none but this one).
@@ -120,7 +120,7 @@ def pack(
         todo = {path: mark for path, mark in found.items() if packed.get(path) != mark}
         if old is not None and not todo:
             return old
-        packer = _Packer(videos, store, work, config, known, old.shards if old is not None else ())
+        packer = _Packer(root_of(videos), store, work, config, known, old.shards if old is not None else ())
         with ExitStack() as stack:
             for source in packer.cut(todo, workers, stack):
                 packer.add(source)

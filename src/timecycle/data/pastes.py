@@ -45,6 +45,11 @@ class PasteConfig:
             low, high = getattr(self, name)
             if not 0 < low <= high:
                 raise SettingsError(f"{name} is {getattr(self, name)}", remedy="give the smallest, then the largest")
+        if self.most < 0 or not 0 <= self.alike <= 1:
+            raise SettingsError(
+                f"pastes.most is {self.most} and pastes.alike {self.alike}",
+                remedy="give 0 or more things, and a share from 0 to 1",
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,21 +1,24 @@
-"""The patch a tracking cycle starts from, chosen where something moves.
+"""The patch a tracking cycle starts from, chosen where something moves, or anywhere.
 
 A tracker that never moves is right wherever nothing moves. So patches come from the parts of the last frame that
-changed most since the one before. They lie inside the frame with all their corners: a made-up corner would
-tell the tracker that the border is near.
+changed most since the one before, or, as in the paper, from anywhere. They lie inside the frame with all their
+corners: a made-up corner would tell the tracker that the border is near.
 """
 
 import math
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int64, UInt8
+from jaxtyping import Float32, Float64, Int64, UInt8
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
 from timecycle.errors import SettingsError
 from timecycle.pose import place, square_places
+
+Choice = Literal["motion", "uniform"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,12 +26,15 @@ class PatchConfig:
     """How the start patch is chosen."""
 
     patch_px: int = 40  # against a crop of 120: a third, as in the paper
+    choice: Choice = "motion"  # uniform: every place that holds the whole patch is as likely as any other
     rotation_degrees: float = 45
-    candidates: int = 7  # windows per axis that are compared
+    candidates: int = 7  # motion: windows per axis that are compared
     keep: int = 10  # the windows that changed most, of which one is taken
     jitter: float = 1 / 12  # of the way a window can move: half a step between 7 windows
 
     def __post_init__(self) -> None:
+        if self.choice not in get_args(Choice):
+            raise SettingsError(f"patches.choice is {self.choice!r}", remedy="choose one of motion, uniform")
         if self.patch_px < 1 or self.candidates < 1 or not 1 <= self.keep <= self.candidates**2:
             raise SettingsError(
                 f"patch_px is {self.patch_px}, candidates {self.candidates}, keep {self.keep}",
@@ -40,30 +46,53 @@ class PatchConfig:
                 remedy="give a rotation from 0 to 180 and a jitter from 0",
             )
 
+    def check_fits(self, side_px: int) -> None:
+        """Refuse patches that, turned as far as they may be, do not fit into frames."""
+        widest = self.patch_px * (math.sqrt(2) if self.rotation_degrees >= 45 else _reach(self.rotation_degrees))
+        if widest > side_px:
+            raise SettingsError(
+                f"a patch of {self.patch_px} pixels turned by {self.rotation_degrees:g} degrees does not fit into "
+                f"frames of {side_px}",
+                remedy="take smaller patches or larger crops",
+            )
+
 
 def choose_patch(
     frames: UInt8[np.ndarray, "frames side side 3"], config: PatchConfig, rng: np.random.Generator
 ) -> Float32[Tensor, "3"]:
-    """The pose of a patch of the last frame, on one of the windows that changed most since the frame before."""
+    """The pose of a patch of the last frame: on one of the windows that changed most since the frame before, or
+    anywhere."""
     side = frames.shape[1]
+    config.check_fits(side)
     alpha = math.radians(rng.uniform(-config.rotation_degrees, config.rotation_degrees))
-    widest = config.patch_px * (math.sqrt(2) if config.rotation_degrees >= 45 else _reach(config.rotation_degrees))
-    if widest > side:
-        raise SettingsError(
-            f"a patch of {config.patch_px} pixels turned by {config.rotation_degrees:g} degrees does not fit into "
-            f"frames of {side}",
-            remedy="take smaller patches or larger crops",
-        )
-    room = side - config.patch_px
+    reach = config.patch_px / 2 * (abs(math.cos(alpha)) + abs(math.sin(alpha)))  # from the centre to the farthest side
+    if config.choice == "uniform":
+        centre = _anywhere(side, config, reach, rng)
+    else:
+        centre = np.clip(_moving_corner(frames, config, rng) + config.patch_px / 2, reach, side - reach)
+    x, y = 2 * centre / side - 1
+    return torch.tensor([x, y, alpha], dtype=torch.float32)
+
+
+def _anywhere(side: int, config: PatchConfig, reach: float, rng: np.random.Generator) -> Float64[np.ndarray, "2"]:
+    """A centre from which the whole patch lies in the frame; a patch that is never turned is cut at whole pixels."""
+    if config.rotation_degrees == 0:
+        return rng.integers(side - config.patch_px + 1, size=2) + config.patch_px / 2
+    return rng.uniform(reach, side - reach, size=2)
+
+
+def _moving_corner(
+    frames: UInt8[np.ndarray, "frames side side 3"], config: PatchConfig, rng: np.random.Generator
+) -> Float64[np.ndarray, "2"]:
+    """The corner, x and y, of one of the windows that changed most, moved a little."""
+    room = frames.shape[1] - config.patch_px
     starts = np.linspace(0, room, config.candidates).round().astype(int)
     scores = _change(frames[-2], frames[-1], starts, config.patch_px)
     best = np.argsort(-scores, axis=None, kind="stable")[: config.keep]
     row, column = divmod(int(best[rng.integers(len(best))]), config.candidates)
     away = rng.uniform(-config.jitter, config.jitter, size=2) * room
-    corner = np.array([starts[column], starts[row]]) + away
-    reach = config.patch_px / 2 * (abs(math.cos(alpha)) + abs(math.sin(alpha)))  # from the centre to the farthest side
-    x, y = 2 * np.clip(corner + config.patch_px / 2, reach, side - reach) / side - 1
-    return torch.tensor([x, y, alpha], dtype=torch.float32)
+    corner: np.ndarray = np.array([starts[column], starts[row]]) + away
+    return corner
 
 
 def cut_patch(

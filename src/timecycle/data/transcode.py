@@ -74,10 +74,11 @@ def film_name(number: int) -> str:
 def cut_video(path: Path, source: str, folder: Path, form: ClipForm) -> Cutting:
     """Write the video's clips into the folder; of a video that cannot be read to its end, nothing is used."""
     clips: list[CutClip] = []
-    still = short = frames = 0
+    still = short = 0
+    seconds = 0.0
     try:
         for shot in _shots(path, form):
-            frames += len(shot.pictures)
+            seconds += len(shot.pictures) / shot.fps  # slower videos keep their own rate
             if len(shot.pictures) < form.fewest_frames:
                 short += 1
                 continue
@@ -90,7 +91,7 @@ def cut_video(path: Path, source: str, folder: Path, form: ClipForm) -> Cutting:
                 clips.append(clip)
     except VideoError as error:
         return Cutting(problem=error.problem)
-    return Cutting(clips=tuple(clips), seconds=round(frames / form.fps, 3), still=still, short=short)
+    return Cutting(clips=tuple(clips), seconds=round(seconds, 3), still=still, short=short)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,11 @@ class FeatureMap:
     cells: Float[Tensor, "rows columns channels"]
     grid: Grid
 
+    def __repr__(self) -> str:
+        rows, columns, channels = self.cells.shape
+        over = f"{self.grid.x.pixels}x{self.grid.y.pixels} px"
+        return f"FeatureMap({columns}x{rows} cells of {channels} channels over {over}, on {self.cells.device})"
+
 
 @runtime_checkable
 class Encoder(Protocol):

@@ -6,8 +6,9 @@
 The learned ones see each frame cell as a channel, so they work for one size of frame and patch.
 """
 
+import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -21,11 +22,19 @@ from timecycle.pose import Theta, cell_places, place
 
 Kind = Literal["paper", "release", "procrustes"]
 
+_RELEASE_CELLS = 7  # two convolutions of 4x4 without padding take away six
+
 
 @dataclass(frozen=True, kw_only=True)
 class LocalizerConfig:
     kind: Kind = "procrustes"
     sharpen: float = 2.0  # procrustes: power of the affinity before expectations; 1 pulls vague matches to the centre
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise SettingsError(f"localizer is {self.kind!r}", remedy=f"choose one of {', '.join(get_args(Kind))}")
+        if not 0 < self.sharpen < math.inf:
+            raise SettingsError(f"cycles.localizer.sharpen is {self.sharpen}", remedy="give a number above 0")
 
 
 def make_localizer(config: LocalizerConfig, *, frame_grid: Grid, patch_grid: Grid) -> nn.Module:
@@ -34,9 +43,12 @@ def make_localizer(config: LocalizerConfig, *, frame_grid: Grid, patch_grid: Gri
         return Procrustes(config.sharpen, frame_grid=frame_grid, patch_grid=patch_grid)
     if config.kind == "paper":
         return PaperLocalizer(frame_grid.cells, patch_grid)
-    if config.kind == "release":
-        return ReleaseLocalizer(frame_grid.cells, patch_grid)
-    raise SettingsError(f"localizer is {config.kind!r}", remedy="choose one of paper, release, procrustes")
+    return ReleaseLocalizer(frame_grid.cells, patch_grid)
+
+
+def least_patch_cells(config: LocalizerConfig) -> int:
+    """How many cells wide a patch must be."""
+    return _RELEASE_CELLS if config.kind == "release" else 1
 
 
 class PaperLocalizer(nn.Module):
@@ -64,7 +76,7 @@ class ReleaseLocalizer(nn.Module):
         super().__init__()
         self._shape = (patch_grid.y.cells, patch_grid.x.cells)
         left = (self._shape[0] - 6) * (self._shape[1] - 6)
-        if min(self._shape) < 7:
+        if min(self._shape) < _RELEASE_CELLS:
             raise SettingsError(
                 f"the localizer `release` needs patches of at least 7x7 cells, not {self._shape[1]}x{self._shape[0]}",
                 remedy="use larger patches (80 px at stride 8 are 10x10), or the localizer `paper` or `procrustes`",

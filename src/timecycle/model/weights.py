@@ -26,7 +26,7 @@ class Card:
 
     encoder: ResNetConfig
     trained_on: str = "nothing: random initialisation"
-    licence: str = "Apache-2.0"
+    licence: str = "not stated"
     notes: str = ""
     scores: dict[str, float] = field(default_factory=dict)
     source: dict[str, str] = field(default_factory=dict)  # the file it was converted from, where it was

@@ -38,6 +38,11 @@ def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> Path:
     return path
 
 
+def has_checkpoints(folder: Path) -> bool:
+    """Whether a run has saved anything to resume from."""
+    return bool(_files(folder))
+
+
 def load_newest(folder: Path) -> dict[str, Any] | None:
     """The newest checkpoint that is whole; None where there is none. A damaged one is named and passed over."""
     for path in reversed(_files(folder)):

@@ -24,6 +24,8 @@ from timecycle.training.validation import cycle_accuracy, moving_cells, warp_acc
 
 _SEED = 20_190_318  # the same clips and warps for every run, whatever its own seed
 _BATCH = 16  # pictures
+_GAIN = 0.01  # of an accuracy: less is noise
+_FEWEST_CLIPS = 2000  # before so many were seen, figures hardly leave those of random weights (docs/learning.md)
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,26 @@ class Verdict:
 
     def figures(self) -> Mapping[str, float]:
         return asdict(self)
+
+
+def fewest_steps(batch: int) -> int:
+    """Steps of so many clips from which on something may have been learned."""
+    return -(-_FEWEST_CLIPS // batch)
+
+
+def verdict(before: Verdict | None, after: Verdict, *, steps: int, batch: int) -> str:
+    """Say whether training helped, compared with the weights it started from; nothing where there is nothing to say."""
+    few = f"{steps} step{' of ' if steps == 1 else 's of '}{batch} clips are too few to learn anything"
+    enough = f"train for {fewest_steps(batch):,} or more"
+    if before is None:
+        return f"{few}: {enough}" if steps * batch < _FEWEST_CLIPS else ""
+    gains = {name: after.figures()[name] - before.figures()[name] for name in ("warp_accuracy", "cycle_accuracy")}
+    told = ", ".join(f"{name.replace('_', ' ')} {gain:+.3f}" for name, gain in gains.items())
+    if steps * batch < _FEWEST_CLIPS:
+        return f"{few} ({told} on held-out clips): keep the old weights, or {enough}"
+    if min(gains.values()) >= 0 and max(gains.values()) > _GAIN:
+        return f"better on held-out clips ({told}): use the new weights"
+    return f"no gain on held-out clips ({told}): keep the old weights"
 
 
 @dataclass(frozen=True, eq=False)

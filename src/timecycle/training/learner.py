@@ -12,7 +12,7 @@ from timecycle.model.resnet import ResNet, grid_of
 from timecycle.model.statistics import remembering
 from timecycle.model.tracker import Tracker
 from timecycle.training.motion import cell_change
-from timecycle.training.settings import TrainConfig
+from timecycle.training.settings import TrainConfig, pick_precision
 from timecycle.walks import Things, walk_losses
 
 Batch = dict[str, Tensor]
@@ -61,7 +61,7 @@ class Learner(nn.Module):
         return features.reshape(*clips.shape[:2], *features.shape[1:])
 
     def _encode(self, pictures: Pictures) -> Float[Tensor, "images c h w"]:
-        return encode(self.encoder, pictures, bf16=self.config.precision == "bf16")
+        return encode(self.encoder, pictures, bf16=pick_precision(self.config.precision) == "bf16")
 
 
 def encode(encoder: ResNet, pictures: Pictures, *, bf16: bool) -> Float[Tensor, "images c h w"]:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from timecycle.errors import WeightsError
 from timecycle.extras import need
 from timecycle.model.foreign.network import Geometry, NetworkEncoder, Scaling
-from timecycle.model.hub import HubName, first_line, hub_file, read_json
+from timecycle.model.hub import HubName, first_line, hub_file, read_json, retries_in_one_line
 from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, Device, Precision
 
 _DEEPEST_STRIDE_PX = 16  # larger cells know what is there, but hardly where
@@ -161,7 +161,8 @@ def _complete(hub: HubName, load: Callable[[], tuple[nn.Module, dict[str, Any]]]
 def _asked(hub: HubName, ask: Callable[[], _T]) -> _T:
     """What transformers answers, or its refusal in one line."""
     try:
-        return ask()
+        with retries_in_one_line():
+            return ask()
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         raise WeightsError(
             f"transformers cannot load {hub}: {first_line(error)}",

@@ -1,0 +1,115 @@
+"""The record of a run, RUN/train.json: what it was started with, so that resuming it changes nothing.
+
+It is written once the videos are indexed and a first clip of them was read: a folder without it holds no run, and a run
+that failed before its first step never stands in the way of the next try.
+"""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from timecycle.errors import OutputError
+from timecycle.files import write_text
+from timecycle.model.resnet import ResNet
+from timecycle.model.weights import Card, hash_state, load_weights, read_card, save_weights
+from timecycle.provenance import commit, machine
+from timecycle.training.checkpoint import has_checkpoints
+from timecycle.training.settings import TrainConfig
+from timecycle.version import __version__
+
+NO_LICENCE = "not stated"
+
+_RECORD = "train.json"
+_WEIGHTS = "weights.safetensors"
+_START = "start.safetensors"  # the weights a run was started from, so that resuming it needs nothing else
+_OWN_FILES = ("checkpoints/*.ckpt", "journal.jsonl", "weights.*", "start.*")  # examined videos need no second look
+
+
+def has_record(folder: Path) -> bool:
+    """Whether a run was begun in the folder."""
+    return (folder / _RECORD).is_file()
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """The settings a run was started with."""
+    settings: dict[str, Any] = _read(folder)["config"]
+    return settings
+
+
+def refuse_used(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a folder with a run that has saved something, unless it may be replaced."""
+    saved = has_checkpoints(folder / "checkpoints") or (folder / _WEIGHTS).exists()
+    if has_record(folder) and saved and not overwrite:
+        raise OutputError(
+            f"{folder} holds a run already", remedy="pass --resume to go on with it, or --overwrite to begin anew"
+        )
+
+
+def clear_run(folder: Path) -> None:
+    """Remove an earlier run: its record first, without which the rest is no run."""
+    (folder / _RECORD).unlink(missing_ok=True)
+    for pattern in _OWN_FILES:
+        for file in folder.glob(pattern):
+            file.unlink(missing_ok=True)
+
+
+def write_record(
+    folder: Path, config: TrainConfig, start: ResNet | None, *, licence: str, start_card: Card | None = None
+) -> None:
+    """Write what the run is; from now on the folder holds a run."""
+    if start is not None:
+        card = start_card or Card(encoder=start.config, trained_on="unknown")
+        save_weights(folder / _START, start, replace(card, notes="what the run was started from"))
+    about = {"licence": licence, "timecycle": __version__, "commit": commit(), "machine": machine()}
+    write_text(folder / _RECORD, json.dumps(_identity(config, start) | about, indent=2) + "\n")
+
+
+def check_record(folder: Path, config: TrainConfig, start: ResNet | None) -> None:
+    """Refuse to resume a run with other settings or other weights than it was started with."""
+    old = _read(folder)
+    for name, value in _identity(config, start).items():
+        if old.get(name) != value:
+            raise OutputError(
+                f"the run in {folder} was started with another {name}",
+                remedy="resume it as it was started, or choose another folder with -o",
+            )
+
+
+def read_start(folder: Path) -> ResNet | None:
+    """The weights a run was started from, if any."""
+    return load_weights(folder / _START) if _read(folder)["from_sha256"] is not None else None
+
+
+def read_start_card(folder: Path) -> Card | None:
+    """The card of the weights a run was started from, if any."""
+    return read_card(folder / _START) if (folder / _START).is_file() else None
+
+
+def read_licence(folder: Path) -> str:
+    """The licence stated when the run was started."""
+    licence: str = _read(folder).get("licence", NO_LICENCE)
+    return licence
+
+
+def finished_weights(folder: Path) -> Path | None:
+    """The weights of a run that has come to its end: their card is written last."""
+    weights = folder / _WEIGHTS
+    return weights if has_record(folder) and weights.exists() and read_card(weights) is not None else None
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    try:
+        record: dict[str, Any] = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
+        if not {"config", "from_sha256"} <= record.keys():
+            raise ValueError("it is not the record of a run")
+    except (OSError, ValueError, AttributeError) as error:
+        raise OutputError(f"{folder} holds no run to go on with", remedy="leave --resume out to start one") from error
+    return record
+
+
+def _identity(config: TrainConfig, start: ResNet | None) -> dict[str, Any]:
+    return {
+        "config": json.loads(json.dumps(asdict(config))),
+        "from_sha256": hash_state(start.state_dict()) if start is not None else None,
+    }
