@@ -8,9 +8,9 @@ from timecycle.synthetic import WorldConfig, make_world
 from timecycle.video import Size, VideoWriter, open_video
 
 
-def film(path: Path, seed: int, *, frames: int = 16, still: bool = False) -> Path:
+def film(path: Path, seed: int, *, frames: int = 16, still: bool = False, fps: float = 12) -> Path:
     world = make_world(WorldConfig(height_px=64, width_px=96, frames=frames, seed=seed, still=still))
-    return write_film(path, list(world.frames()))
+    return write_film(path, list(world.frames()), fps=fps)
 
 
 def write_film(path: Path, images: list[np.ndarray], *, fps: float = 12) -> Path:

@@ -43,7 +43,7 @@ def test_a_folder_of_images_labels_by_number_and_settings(inputs, tmp_path):
         main([*words, "-o", str(tmp_path / "out"), "--preset", "fast", "--set", "neighbours=3", "window_px=none"]) == 0
     )
     rows = (tmp_path / "out" / "frames.csv").read_text().splitlines()
-    assert [row.split(",")[3] for row in rows[1:]] == ["given", "blended", "blended", "blended", "given", "carried"]
+    assert [row.split(",")[4] for row in rows[1:]] == ["given", "blended", "blended", "blended", "given", "carried"]
 
 
 def test_a_glob_is_a_video(inputs, tmp_path):
@@ -60,7 +60,7 @@ def test_points_are_carried(inputs, tmp_path):
 
 
 def test_a_box_and_stripes_start_without_a_mask(inputs, tmp_path):
-    words = ["propagate", str(inputs / "clip.mp4"), "--box", "10,10,40,40"]
+    words = ["propagate", str(inputs / "clip.mp4"), "--box", "10,10,40,40", "--box-as-is"]
     assert main([*words, "-o", str(tmp_path / "box")]) == 0
     box = Masks.read(tmp_path / "box" / "labels" / "00000.png").ids
     assert box[10:41, 10:41].all()
@@ -115,6 +115,7 @@ def test_a_mask_of_another_size(inputs, tmp_path, capsys):
 def test_a_mask_with_soft_edges(inputs, tmp_path, capsys):
     large = Image.new("RGB", (96 * 8, 64 * 8))
     ImageDraw.Draw(large).ellipse((100, 100, 400, 400), fill=(255, 0, 0))
+    ImageDraw.Draw(large).ellipse((300, 100, 600, 400), fill=(0, 200, 0))
     large.resize((96, 64), Image.Resampling.LANCZOS).save(tmp_path / "soft.png")
     text = refused(capsys, "propagate", inputs / "clip.mp4", tmp_path / "soft.png", "-o", tmp_path / "out")
     assert "soft.png has soft edges" in text

@@ -93,3 +93,8 @@ def test_half_the_space_is_enough(tmp_path):
 def test_all_that_comes_with_the_package_is_listed_and_whole(capsys):
     assert main(["weights", "list"]) == 0
     assert main(["weights", "verify"]) == 0
+
+
+def test_showing_weights_that_are_not_there_says_so(capsys):
+    assert main(["weights", "show", "nothere"]) == 2
+    assert "there is no file of weights nothere" in capsys.readouterr().err

@@ -123,3 +123,56 @@ def test_a_value_is_never_bent_into_its_type(values):
 @pytest.mark.parametrize("pair", ["clips.gap_seconds=0.1,0.5", "clips.gap_seconds=[0.1, 0.5]"])
 def test_pairs_are_written_with_commas_and_with_brackets_if_one_likes(pair):
     assert train_config("small", [pair]).clips.gap_seconds == (0.1, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("preset", "pairs", "text"),
+    [
+        ("small", ["view_px=400"], r"view_px is 400 and clips\.crop_px 168; views are cut out of crops"),
+        ("small", ["view_px=0"], r"view_px is 0 and clips\.crop_px 168; views are cut out of crops: give at least 16"),
+        ("small", ["clips.crop_px=100"], r"view_px is 128 and clips\.crop_px 100"),
+        ("small", ["walks.walk=0", "walks.still=0"], r"walks\.walk, walks\.still and walks\.things are all 0"),
+        ("small", ["walks.walk=-1"], r"walks\.walk is -1"),
+        ("small", ["walks.temperature=0"], r"walks\.temperature is 0"),
+        ("small", ["walks.dropout=1"], r"walks\.dropout is 1"),
+        ("small", ["average=1"], r"average is 1"),
+        ("small", ["seed=-1"], r"seed is -1"),
+        ("small", ["workers=-1"], r"workers is -1"),
+        ("small", ["optimizer.rate=0"], r"optimizer\.rate is 0"),
+        ("small", ["optimizer.rate=nan"], r"optimizer\.rate is nan"),
+        ("small", ["optimizer.beta1=1"], r"optimizer\.beta1 is 1"),
+        ("small", ["optimizer.warm_up_steps=-1"], r"optimizer\.warm_up_steps is -1"),
+        ("small", ["pastes.most=-1"], r"pastes\.most is -1"),
+        ("small", ["precision=fp16"], r"precision is 'fp16'; choose one of auto, fp32, bf16"),
+        ("small-cycles", ["cycles.inlier=0", "cycles.still=0", "cycles.long=0", "cycles.skip=0"], r"are all 0; give"),
+        ("small-cycles", ["cycles.temperature=-1"], r"cycles\.temperature is -1"),
+        ("small-cycles", ["cycles.reduction=max"], r"reduction is 'max'; choose one of mean, sum"),
+        (
+            "small-cycles",
+            ["patches.patch_px=100"],
+            r"a patch of 100 pixels turned by 45 degrees does not fit",
+        ),
+        ("small-cycles", ["patches.choice=any"], r"choice is 'any'; choose one of motion, uniform"),
+        ("small-cycles", ["patches.patch_px=4"], r"patches\.patch_px is 4, 1 cells"),
+        ("small-cycles", ["cycles.localizer.kind=release"], r"patches\.patch_px is 40, 5 cells; .* at least 49 pixels"),
+        ("small", ["steps.x=3"], r"steps has no part 'x'; set steps=VALUE"),
+        ("small", ["clips.gap_seconds.low=3"], r"clips\.gap_seconds has no part 'low'; set clips\.gap_seconds=VALUE"),
+        ("small", ["encoder=3", "encoder.last=res3"], r"encoder has no part 'last'"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused_when_they_are_read(preset, pairs, text):
+    with pytest.raises(SettingsError, match=text):
+        train_config(preset, pairs)
+
+
+@pytest.mark.parametrize("name", preset_names("train"))
+def test_every_training_preset_builds_and_names_only_what_its_objective_reads(name):
+    preset = read_preset("train", name)
+    config = train_config(name)
+    other = "cycles" if config.objective == "walks" else "walks"
+    assert other not in preset
+
+
+def test_settings_of_the_other_objective_are_not_in_the_way():
+    assert train_config("small-cycles", ["view_px=400"]).view_px == 400
+    assert train_config("small", ["patches.patch_px=300"]).patches.patch_px == 300

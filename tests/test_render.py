@@ -2,12 +2,23 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from timecycle.labels import Coordinates, Keypoints, Masks, Parts, striped
-from timecycle.labels.palette import palette
-from timecycle.render import Captioned, arrows, contact_sheet, match_lines, overlay
+from timecycle.labels.palette import colour_of
+from timecycle.render import (
+    Captioned,
+    arrows,
+    contact_sheet,
+    legend_of,
+    match_lines,
+    object_colour,
+    outlined,
+    overlay,
+)
 
 GREY = np.full((40, 60, 3), 128, np.uint8)
+SQUARE = (20, 15)  # x, y within the square
 
 
 def square() -> Masks:
@@ -33,17 +44,63 @@ def test_every_id_has_a_colour(identity):
     assert (overlay(GREY, masks) != GREY).any(axis=-1).sum() == 200
 
 
-def test_the_palette_is_pascal_vocs():
-    assert palette()[:5].tolist() == [[0, 0, 0], [128, 0, 0], [0, 128, 0], [128, 128, 0], [0, 0, 128]]
-    assert palette()[255].tolist() == [224, 224, 192]
-    assert len({tuple(row) for row in palette().tolist()}) == 256
+@pytest.mark.parametrize("identity", [1, 2, 7, 255])
+def test_an_object_has_one_colour_in_label_files_overlays_legends_and_charts(identity, tmp_path):
+    masks = Masks(np.where(square().ids > 0, identity, 0).astype(np.uint16))
+    masks.write(tmp_path / "mask.png")
+    colour = colour_of(identity)
+    assert Image.open(tmp_path / "mask.png").convert("RGB").getpixel(SQUARE) == colour
+    assert legend_of(masks) == {str(identity): colour}
+    assert object_colour("masks", str(identity)) == colour
+    x, y = SQUARE
+    assert overlay(np.zeros_like(GREY), masks)[y, x].tolist() == pytest.approx([c / 2 for c in colour], abs=1)
 
 
-def test_visible_points_are_drawn_and_hidden_ones_are_not():
-    points = Keypoints(("a", "b"), np.array([[10, 10], [40, 30]], np.float32), np.array([True, False]))
+def test_points_have_the_colours_of_the_first_objects():
+    points = Keypoints(("a", "b"), np.array([[10, 10], [40, 30]], np.float32), np.array([True, True]))
+    assert legend_of(points) == {"a": colour_of(1), "b": colour_of(2)}
+    assert [object_colour("keypoints", name, place) for place, name in enumerate("ab")] == list(
+        legend_of(points).values()
+    )
+    assert tuple(overlay(GREY, points)[30, 40]) == colour_of(2)
+
+
+def test_visible_points_are_filled_lost_ones_are_rings_and_those_without_a_place_are_not_drawn():
+    xy = np.array([[10, 10], [40, 30], [np.nan, np.nan]], np.float32)
+    points = Keypoints(("a", "b", "c"), xy, np.array([True, False, False]))
     changed = (overlay(GREY, points) != GREY).any(axis=-1)
     assert changed[10, 10]
-    assert not changed[25:35, 35:45].any()
+    assert not changed[30, 40]
+    assert changed[25:35, 35:45].any()
+    assert not (overlay(GREY, Keypoints(("c",), xy[2:], np.array([False]))) != GREY).any()
+
+
+def test_the_object_in_question_is_outlined_and_no_other():
+    ids = square().ids.copy()
+    ids[30:36, 40:50] = 2
+    plain = overlay(GREY, Masks(ids))
+    marked = outlined(plain, Masks(ids), "1")
+    changed = (marked != plain).any(axis=-1)
+    assert changed.any()
+    assert not changed[ids == 1].any()
+    assert not changed[28:38, 40:50].any()
+    assert (outlined(plain, Masks(ids), "9") == plain).all()
+    points = Keypoints(("a",), np.array([[30, 20]], np.float32), np.array([False]))
+    assert (outlined(GREY, points, "a") != GREY).any()
+    assert (outlined(GREY, points, "b") == GREY).all()
+
+
+def test_a_contact_sheet_marks_annotated_frames_and_explains_its_colours():
+    plain = [Captioned(GREY, "frame 0"), Captioned(GREY, "frame 1")]
+    sheet = contact_sheet(plain, width_px=60)
+    marked = contact_sheet([Captioned(GREY, "frame 0", framed=True), plain[1]], width_px=60)
+    differs = (sheet != marked).any(axis=-1)
+    assert differs[:50, :74].any()
+    assert not differs[:, 80:].any()
+    named = contact_sheet(plain, width_px=60, legend={"camel": (238, 51, 119), "rider": (51, 187, 238)})
+    for colour in ((238, 51, 119), (51, 187, 238)):
+        assert (named == colour).all(axis=-1).sum() >= 100
+    assert named.shape[0] > sheet.shape[0]
 
 
 def test_every_kind_has_a_picture():

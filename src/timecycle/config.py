@@ -19,7 +19,8 @@ Config = TypeVar("Config")
 
 def propagate_config(preset: str = "default", overrides: Sequence[str] = ()) -> PropagateConfig:
     """The settings of a propagation preset, changed by NAME=VALUE pairs (`window_px=none` for no window)."""
-    return build(PropagateConfig, _changed(read_preset("propagate", preset), overrides))
+    given = [overrides] if isinstance(overrides, str) else overrides  # one pair alone is meant as one
+    return build(PropagateConfig, _changed(read_preset("propagate", preset), given))
 
 
 def train_config(preset: str = "small", overrides: Sequence[str] = ()) -> TrainConfig:
@@ -61,8 +62,13 @@ def _changed(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]
         name, value = _split(pair)
         *tables, last = name.split(".")
         table = changed
-        for part in tables:
+        for number, part in enumerate(tables, start=1):
             table = table.setdefault(part, {})
+            if not isinstance(table, dict):
+                whole = ".".join(tables[:number])
+                raise SettingsError(
+                    f"{whole} has no part {name.removeprefix(f'{whole}.')!r}", remedy=f"set {whole}=VALUE"
+                )
         table[last] = value
     return changed
 

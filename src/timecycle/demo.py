@@ -16,6 +16,7 @@ from timecycle.synthetic import World, WorldConfig, make_world
 from timecycle.video import Size, VideoWriter, open_video
 
 _WORLD = WorldConfig(height_px=240, width_px=320, frames=40, seed=0)
+_NAMES = {1: "disc", 2: "box", 3: "star"}
 _LATE = 30  # by this frame the third object has come into view: it is drawn here
 
 Say = Callable[[str], None]
@@ -46,7 +47,8 @@ def run_demo(folder: Path, *, encoder: Encoder, say: Say) -> DemoResult:
     config = propagate_config("fast")
     for name, labels in tasks.items():
         say(f"carrying {name} through {len(world)} frames -> {folder / name}")
-        propagate_to_folder(clip, labels, folder / name, encoder=encoder, config=config, overwrite=True)
+        names = _NAMES if name == "masks" else None
+        propagate_to_folder(clip, labels, folder / name, encoder=encoder, config=config, names=names, overwrite=True)
     say(f"matching frame 0 with frame 5 -> {folder / 'flow'}")
     with open_video(clip) as video:
         flow_to_folder(video[0], video[5], folder / "flow", encoder=encoder, overwrite=True)

@@ -1,7 +1,7 @@
 """Pictures: labels over frames, contact sheets, arrows and match lines. Arrays in, arrays out."""
 
 import colorsys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,18 +12,20 @@ from PIL import Image, ImageDraw, ImageFont
 from timecycle.errors import LabelError
 from timecycle.files import atomic_write
 from timecycle.labels import Coordinates, Keypoints, Labels, Masks, Parts, Texture
+from timecycle.labels.palette import RGB, colour_of
 
 Picture = UInt8[np.ndarray, "height width 3"]
 
 _TINT = 0.5  # how much of a mask's colour covers the image
 _LATTICE_PX = 32  # spacing of the lattice that shows where coordinates went
 _GAP_PX, _LINE_PX = 8, 22  # between pictures, and for a line of caption
+_MOST_NAMED = 24  # objects in a legend
 _INK = (28, 30, 34)
 _PAPER = (250, 250, 248)
 
 
 def overlay(image: Picture, labels: Labels) -> Picture:
-    """The frame with its labels drawn over it."""
+    """The frame with its labels drawn over it, each object in its own colour."""
     match labels:
         case Masks():
             return _tinted(image, labels.ids, outline=labels.ids)
@@ -39,12 +41,47 @@ def overlay(image: Picture, labels: Labels) -> Picture:
     raise LabelError(f"labels of kind {labels.kind!r} have no picture", remedy="draw them yourself, or convert them")
 
 
+def outlined(picture: Picture, labels: Labels, name: str) -> Picture:
+    """The picture with one object of its labels outlined, or a point ringed; as it is where that object is not."""
+    if isinstance(labels, Keypoints):
+        return _ringed(picture, labels, name)
+    if isinstance(labels, Masks | Parts):
+        inside = (labels.pairs if isinstance(labels, Parts) else labels.ids) == int(name)
+        near = _widened(inside, max(2, round(min(inside.shape) / 160)))
+        far = _widened(near, max(1, round(min(inside.shape) / 320)))
+        marked = picture.copy()
+        marked[far & ~inside] = 0
+        marked[near & ~inside] = 255
+        return marked
+    return picture
+
+
+def legend_of(labels: Labels) -> dict[str, RGB]:
+    """The colour of every object that the labels show; textures and coordinates have colours of their own."""
+    match labels:
+        case Masks():
+            return {str(i): colour_of(i) for i in np.unique(labels.ids).tolist() if i}
+        case Parts():
+            return {str(i): object_colour(Parts.kind, str(i)) for i in np.unique(labels.pairs).tolist() if i}
+        case Keypoints():
+            return {name: colour_of(1 + i) for i, name in enumerate(labels.names)}
+    return {}
+
+
+def object_colour(kind: str, name: str, place: int = 0) -> RGB:
+    """The colour of an object by its name in the tables; a point's by its place among the points, from 0."""
+    if kind == Masks.kind:
+        return colour_of(int(name))
+    return colour_of(Parts.part_of(int(name))) if kind == Parts.kind else colour_of(1 + place)
+
+
 @dataclass(frozen=True, eq=False)
 class Captioned:
-    """A picture and the words under it."""
+    """A picture and the words under it; `framed` where a person annotated it."""
 
     picture: Picture
     caption: str
+    framed: bool = False
 
 
 def thumbnail(picture: Picture, *, width_px: int = 320) -> UInt8[np.ndarray, "h w 3"]:
@@ -55,22 +92,51 @@ def thumbnail(picture: Picture, *, width_px: int = 320) -> UInt8[np.ndarray, "h 
 
 
 def contact_sheet(
-    pictures: Sequence[Captioned], *, columns: int = 4, width_px: int = 320
+    pictures: Sequence[Captioned],
+    *,
+    columns: int = 4,
+    width_px: int = 320,
+    legend: Mapping[str, RGB] | None = None,
 ) -> UInt8[np.ndarray, "h w 3"]:
-    """Small copies of the pictures in rows, each with its caption below."""
+    """Small copies of the pictures in rows, each with its caption below, and what the colours mean below all."""
     tiles = [thumbnail(item.picture, width_px=width_px) for item in pictures]
     height_px = max(len(tile) for tile in tiles)
     columns = min(columns, len(pictures))
     rows = -(-len(pictures) // columns)
     across, down = width_px + _GAP_PX, height_px + _LINE_PX + _GAP_PX
-    sheet = Image.new("RGB", (_GAP_PX + columns * across, _GAP_PX + rows * down), _PAPER)
+    across_px, down_px = _GAP_PX + columns * across, _GAP_PX + rows * down
+    key = _legend(legend or {}, across_px)
+    sheet = Image.new("RGB", (across_px, down_px + key.height), _PAPER)
+    sheet.paste(key, (0, down_px))
     pen = ImageDraw.Draw(sheet)
     for place, (item, tile) in enumerate(zip(pictures, tiles, strict=True)):
         row, column = divmod(place, columns)
         x, y = _GAP_PX + column * across, _GAP_PX + row * down
         sheet.paste(Image.fromarray(tile), (x, y))
+        if item.framed:
+            pen.rectangle((x - 3, y - 3, x + width_px + 2, y + len(tile) + 2), outline=_INK, width=5)
         pen.text((x, y + height_px + 3), item.caption, font=_font(14), fill=_INK)
     return np.array(sheet)
+
+
+def _legend(legend: Mapping[str, RGB], width_px: int) -> Image.Image:
+    """A square of each colour with its name, in lines of the given width; the first ones where there are many."""
+    entries = list(legend.items())[:_MOST_NAMED]
+    if len(legend) > _MOST_NAMED:
+        entries.append((f"and {len(legend) - _MOST_NAMED} more", _PAPER))
+    font, places, x, y = _font(14), [], _GAP_PX, 0
+    for name, colour in entries:
+        wide = _LINE_PX + round(font.getlength(name)) + 2 * _GAP_PX
+        if x > _GAP_PX and x + wide > width_px:
+            x, y = _GAP_PX, y + _LINE_PX
+        places.append((x, y, name, colour))
+        x += wide
+    key = Image.new("RGB", (width_px, y + _LINE_PX + _GAP_PX if entries else 0), _PAPER)
+    pen = ImageDraw.Draw(key)
+    for left, top, name, colour in places:
+        pen.rectangle((left, top + 2, left + 14, top + 16), fill=colour)
+        pen.text((left + _LINE_PX, top), name, font=font, fill=_INK)
+    return key
 
 
 def arrows(image: Picture, flow: Float[np.ndarray, "height width 2"], *, spacing_px: int = 24) -> Picture:
@@ -139,7 +205,7 @@ def _tinted(
     present = np.unique(ids)
     table = np.zeros((int(present[-1]) + 1, 3), np.uint8)
     for identity in present[present > 0]:
-        table[identity] = _vivid(int(identity))
+        table[identity] = colour_of(int(identity))
     painted = table[ids]
     inside = ids > 0
     tinted = _mixed(image, painted, (inside * np.float32(_TINT))[..., None])
@@ -162,10 +228,39 @@ def _dotted(image: Picture, points: Keypoints) -> Picture:
     pen = ImageDraw.Draw(canvas)
     radius = max(3, round(min(image.shape[:2]) / 70))
     for i, ((x, y), visible) in enumerate(zip(points.xy.tolist(), points.visible, strict=True)):
+        box, colour = (x - radius, y - radius, x + radius, y + radius), colour_of(1 + i)
         if visible:
-            box = (x - radius, y - radius, x + radius, y + radius)
-            pen.ellipse(box, fill=_hue(i / max(len(points.names), 1)), outline=(255, 255, 255), width=1)
+            pen.ellipse(box, fill=colour, outline=(255, 255, 255), width=1)
+        elif np.isfinite((x, y)).all():  # a guess at a point that is not seen
+            pen.ellipse(box, outline=colour, width=1)
     return np.array(canvas)
+
+
+def _ringed(picture: Picture, points: Keypoints, name: str) -> Picture:
+    place = points.names.index(name) if name in points.names else None
+    if place is None or not np.isfinite(points.xy[place]).all():
+        return picture
+    canvas = Image.fromarray(picture)
+    pen = ImageDraw.Draw(canvas)
+    x, y = points.xy[place].tolist()
+    radius = max(8, round(min(picture.shape[:2]) / 25))
+    for wider, ink in ((1, (0, 0, 0)), (0, (255, 255, 255))):
+        edge = radius + wider
+        pen.ellipse((x - edge, y - edge, x + edge, y + edge), outline=ink, width=2 + 2 * wider)
+    return np.array(canvas)
+
+
+def _widened(inside: Bool[np.ndarray, "height width"], by_px: int) -> Bool[np.ndarray, "height width"]:
+    """The region and everything up to so many pixels around it, along rows and columns."""
+    wide = inside.copy()
+    for _ in range(by_px):
+        grown = wide.copy()
+        grown[1:] |= wide[:-1]
+        grown[:-1] |= wide[1:]
+        grown[:, 1:] |= wide[:, :-1]
+        grown[:, :-1] |= wide[:, 1:]
+        wide = grown
+    return wide
 
 
 def _latticed(image: Picture, labels: Coordinates) -> Picture:
@@ -216,14 +311,6 @@ def _arrow(
 
 def _direction_colour(dx: float, dy: float) -> tuple[int, int, int]:
     return _hue(float(np.arctan2(dy, dx)) / (2 * np.pi) % 1)
-
-
-def _vivid(identity: int) -> tuple[int, int, int]:
-    """A colour that stands out from footage; steps of the golden ratio keep neighbouring ids apart.
-
-    The palette of label files is made for telling ids, and some of its colours vanish on skin, sand or water.
-    """
-    return _hue((identity - 1) * 0.618034)
 
 
 def _hue(turn: float) -> tuple[int, int, int]:

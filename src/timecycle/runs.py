@@ -14,7 +14,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -23,10 +23,10 @@ from typing import Any, TextIO
 import numpy as np
 
 from timecycle.behind import Behind
-from timecycle.errors import OutputError
+from timecycle.errors import LabelError, OutputError
 from timecycle.files import clear_parts, lock, make_folder, write_text, writing
 from timecycle.kernel.library import find_kernel
-from timecycle.labels import Labels
+from timecycle.labels import Labels, Masks, Parts
 from timecycle.model.encoder import Encoder
 from timecycle.model.inference import Device
 from timecycle.model.registry import PrecisionChoice
@@ -34,24 +34,30 @@ from timecycle.outputs import (
     COLUMNS,
     FILES,
     OBJECT_COLUMNS,
+    PASSES,
     REVIEW_FILES,
+    ContactSheet,
+    LabelFiles,
     Show,
     csv_lines,
     frame_row,
     label_path,
     object_rows,
     write_confidence,
+    write_labels,
     write_record,
     write_summaries,
 )
 from timecycle.propagation.confidence import TrustConfig
-from timecycle.propagation.propagate import LabelledFrame, check_labels, count_steps, propagate, source_of
+from timecycle.propagation.passes import PassMaps
+from timecycle.propagation.propagate import LabelledFrame, check_labels, check_trust, count_steps, propagate, source_of
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.workfolder import WorkFolder
 from timecycle.version import __version__
 from timecycle.video import Video, VideoWriter
 
 _WORK = ".work"
+ONE_FRAME_KINDS = ("texture", "coordinates")  # refer to the one frame that was annotated, and cannot be corrected
 _WAITING_FRAMES = 4  # labelled but not yet written: enough to smooth over a slow one
 
 Progress = Callable[[int, int], None]  # steps done, steps in all
@@ -77,11 +83,19 @@ class Task:
     encoder: Encoder
     config: PropagateConfig
     trust: TrustConfig | None = field(default_factory=TrustConfig)  # none: nothing is judged
+    names: Mapping[str, str] = field(default_factory=dict)  # of objects, by what stands in objects.csv
+    label_files: LabelFiles = "palette"
     origin: Origin | None = None  # for going back to the video later; changes nothing of what is written
+    keep_passes: bool = True  # what makes corrections cheaper, a few kB for each frame; changes no output
 
     @property
     def kind(self) -> type[Labels]:
         return type(next(iter(self.labels.values())))
+
+    @property
+    def correctable(self) -> bool:
+        """Whether to keep what corrections can use."""
+        return self.keep_passes and self.kind.kind not in ONE_FRAME_KINDS
 
     def identity(self) -> dict[str, Any]:
         """What must be the same for a run to go on where another stopped."""
@@ -93,11 +107,9 @@ class Task:
                 "width_px": self.video.size.width_px,
                 "height_px": self.video.size.height_px,
             },
-            "labels": {
-                "kind": self.kind.kind,
-                "frames": sorted(int(index) for index in self.labels),
-                "sha256": _hash(self.labels),
-            },
+            "labels": annotations_record(
+                self.kind, {int(index): annotation_sha256(labels) for index, labels in self.labels.items()}
+            ),
             "encoder": {
                 "name": Path(self.encoder.name).name,
                 "sha256": self.encoder.sha256,
@@ -105,6 +117,8 @@ class Task:
             },
             "config": dataclasses.asdict(self.config),
             "trust": dataclasses.asdict(self.trust) if self.trust else {},
+            "names": dict(sorted(self.names.items())),
+            "outputs": {"label_files": self.label_files},
             "matching": {"rounding": find_kernel().rounding},
         }
 
@@ -116,6 +130,7 @@ class Finished:
     folder: Path
     frames: int
     seconds: float
+    already: bool = False  # it had been finished before, and there was nothing to resume
 
 
 def run(
@@ -131,17 +146,33 @@ def run(
         raise OutputError(
             "a run cannot both go on and begin anew", remedy="pass either --resume or --overwrite, not both"
         )
-    check_labels(task.video, task.labels)
+    task = replace(task, labels=check_labels(task.video, task.labels))
+    check_trust(task.labels, task.trust)
+    if task.label_files == "grey" and not issubclass(task.kind, Masks | Parts):
+        raise LabelError(f"grey label files were asked for {task.kind.kind}", remedy="leave out --label-files")
     refuse_inside(folder, [Path(task.video.name)])
     started = time.monotonic()
     make_folder(folder)
     with lock(folder):
+        if resume and (finished := _finished(folder, task)) is not None:
+            return finished
         record = _open_record(folder, task, resume=resume, overwrite=overwrite)
         _write_frames(task, folder, progress)
         seconds = time.monotonic() - started
         write_record(folder, record | {"status": "finished", "seconds": round(seconds, 3)})
         shutil.rmtree(folder / _WORK, ignore_errors=True)
     return Finished(folder, len(task.video), seconds)
+
+
+def _finished(folder: Path, task: Task) -> Finished | None:
+    """What this very run left behind, if it is finished, with corrections or without."""
+    path = folder / "run.json"
+    old = _read_record(path) if path.is_file() else {}
+    if old.get("status") != "finished":
+        return None
+    fresh = json.loads(json.dumps(task.identity()))
+    _refuse_difference(folder, old, fresh | ({"labels": old["labels"]} if old.get("corrections") else {}))
+    return Finished(folder, len(task.video), float(old.get("seconds", 0.0)), already=True)
 
 
 def refuse_inside(folder: Path, inputs: Iterable[Path]) -> None:
@@ -194,7 +225,7 @@ def _read_record(path: Path) -> dict[str, Any]:
 
 
 def _refuse_difference(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
-    for part in ("video", "labels", "encoder", "config", "trust", "matching"):
+    for part in ("video", "labels", "encoder", "config", "trust", "names", "outputs", "matching"):
         was, now = old.get(part, {}), new[part]
         for name in {**was, **now}:
             if was.get(name) != now.get(name):
@@ -207,7 +238,7 @@ def _refuse_difference(folder: Path, old: dict[str, Any], new: dict[str, Any]) -
 def _clear(folder: Path) -> None:
     """Remove what an earlier run made, and nothing else."""
     with writing(folder):
-        for name in (_WORK, "labels", "confidence", "history", ".correction"):
+        for name in (_WORK, PASSES, "labels", "confidence", "history", "review", ".correction"):
             if (folder / name).is_dir():
                 shutil.rmtree(folder / name)
         for name in (*FILES, *REVIEW_FILES):
@@ -232,15 +263,17 @@ def _write_frames(task: Task, folder: Path, progress: Progress | None) -> None:
         VideoWriter(folder / "overlay.mp4", video.size, video.time_base) as movie,
         Behind(_WAITING_FRAMES) as behind,
     ):
-        show = Show(movie, len(video))
+        sheet = ContactSheet(len(video), task.labels)
+        show = Show(movie, sheet)
 
         def write(labelled: LabelledFrame) -> None:
             if labelled.index >= done:
-                labelled.labels.write(label_path(labels_folder, labelled.index, task.kind))
+                path = label_path(labels_folder, labelled.number, task.kind)
+                write_labels(path, labelled.labels, task.label_files)
                 frames.append(frame_row(labelled))
                 if labelled.confidence is not None:
-                    objects.append(object_rows(labelled.index, labelled.confidence))
-                    write_confidence(folder, labelled.index, labelled.confidence)
+                    objects.append(object_rows(labelled, task.names))
+                    write_confidence(folder, labelled.number, labelled.confidence)
             show.add(labelled)
 
         def catch_up() -> None:
@@ -257,21 +290,24 @@ def _write_frames(task: Task, folder: Path, progress: Progress | None) -> None:
                 config=task.config,
                 trust=task.trust,
                 work=work,
+                maps=PassMaps(folder / PASSES) if task.correctable else None,
                 on_step=steps.step,
                 before_snapshot=catch_up,
             ),
         )
         for labelled in stream:
             behind(partial(write, labelled))
-    write_summaries(folder, show, task.kind, len(video))
+    write_summaries(folder, sheet, task.kind, video.numbers, task.names)
 
 
 def _read_again(task: Task, labels_folder: Path, done: int, steps: "_Steps") -> Iterator[LabelledFrame]:
     """The frames before an interruption, with their labels from disk: a film cannot be continued, only redrawn."""
     for frame in task.video.frames(0, done):
-        labels = task.kind.read(label_path(labels_folder, frame.index, task.kind))
+        labels = task.kind.read(label_path(labels_folder, frame.number, task.kind))
         source = source_of(frame.index, task.labels, task.config)
-        yield LabelledFrame(frame.index, frame.pts, frame.time_seconds, frame.image, labels, source)
+        yield LabelledFrame(
+            frame.index, frame.pts, frame.time_seconds, frame.image, labels, source, number=frame.number
+        )
         steps.step()
 
 
@@ -322,11 +358,24 @@ class _Steps:
             self.progress(self.done, self.total)
 
 
-def _hash(labels: Mapping[int, Labels]) -> str:
+def annotation_sha256(labels: Labels) -> str:
+    """Identifies the annotation of one frame."""
     digest = hashlib.sha256()
-    for index in sorted(labels):
-        digest.update(str(index).encode())
-        for part in dataclasses.fields(labels[index]):  # type: ignore[arg-type]
-            value = getattr(labels[index], part.name)
-            digest.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
+    for part in dataclasses.fields(labels):  # type: ignore[arg-type]
+        if not part.compare:  # where they came from
+            continue
+        value = getattr(labels, part.name)
+        digest.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
     return digest.hexdigest()
+
+
+def annotations_record(kind: type[Labels], sha256_by_frame: Mapping[int, str]) -> dict[str, Any]:
+    """What run.json says of the annotations: each frame's checksum, and one of all, whatever order they came in."""
+    ordered = dict(sorted(sha256_by_frame.items()))
+    whole = "".join(f"{index} {digest}\n" for index, digest in ordered.items())
+    return {
+        "kind": kind.kind,
+        "frames": list(ordered),
+        "sha256": hashlib.sha256(whole.encode()).hexdigest(),
+        "sha256_by_frame": {str(index): digest for index, digest in ordered.items()},
+    }

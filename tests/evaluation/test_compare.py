@@ -147,3 +147,8 @@ def test_methods_that_hide_more_joints_than_others_are_named():
     (warning,) = found.warnings
     assert warning.startswith("99.0 % of the joints are counted for A and 90.0 % for B: compare the scores called hid")
     assert compare(jhmdb("rgb", 0.99), jhmdb("vgg16", 0.98)).warnings == ()
+
+
+def test_files_of_one_name_are_told_apart_by_their_checksums():
+    one, other = (dataclasses.replace(davis_report("weights.safetensors"), weights_sha256=digit * 64) for digit in "12")
+    assert "A is weights.safetensors (11111111), B is weights.safetensors (22222222)" in text(compare(one, other))

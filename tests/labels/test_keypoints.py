@@ -156,8 +156,23 @@ def test_points_come_back_from_the_csv_to_a_hundredth_of_a_pixel(tmp_path_factor
 def test_one_frame_is_written_under_its_number_and_read_again(tmp_path):
     points(("nose", 1.25, 2), ("eye", 0, 0, False)).write(tmp_path / "00012.csv")
     text = (tmp_path / "00012.csv").read_text()
-    assert text == "frame,name,x,y,visible\n12,nose,1.25,2.0,1\n12,eye,,,0\n"
+    assert text == "frame,name,x,y,visible,confidence\n12,nose,1.25,2.0,1,\n12,eye,0.0,0.0,0,\n"
     assert Keypoints.read(tmp_path / "00012.csv").names == ("nose", "eye")
+
+
+def test_confidence_is_written_and_read_again_and_a_lost_point_keeps_its_place(tmp_path):
+    made = points(("nose", 1.25, 2), ("eye", 7, 8), ("ear", np.nan, np.nan, False))
+    sure = made.with_confidence({"nose": 0.9321, "eye": 0.12}, unseen={"eye"})
+    sure.write(tmp_path / "00003.csv")
+    assert (tmp_path / "00003.csv").read_text().splitlines()[1:] == [
+        "3,nose,1.25,2.0,1,0.9321",
+        "3,eye,7.0,8.0,0,0.12",
+        "3,ear,,,0,",
+    ]
+    again = Keypoints.read(tmp_path / "00003.csv")
+    assert again.visible.tolist() == [True, False, False]
+    assert np.array_equal(again.xy, sure.xy, equal_nan=True)
+    assert np.array_equal(again.confidence, sure.confidence, equal_nan=True)
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])

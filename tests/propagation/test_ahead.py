@@ -1,6 +1,8 @@
 """Encoding ahead changes no bit, keeps the order, holds few frames and cleans up after itself."""
 
+import copy
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -116,3 +118,58 @@ def test_a_failure_comes_at_its_frame_and_no_thread_is_left(video):
 def test_only_encoders_that_say_so_are_shared(encoder, three_threads):
     assert workers_for(encoder) == 3
     assert workers_for(load_encoder("rgb")) == 1
+
+
+class Noting:
+    """An encoder that notes which thread calls it, and how many threads torch has there."""
+
+    name, sha256, form, shareable = "noting", "0" * 64, "fp32", True
+
+    def __init__(self, encoder):
+        self.encoder, self.called = encoder, []
+
+    def encode(self, image):
+        self.called.append((threading.current_thread().name, torch.get_num_threads()))
+        return self.encoder.encode(image)
+
+
+def test_live_steps_encode_beside_the_caller_and_give_what_a_file_gives(encoder, video, three_threads):
+    """OpenMP threads that the caller shares with the encoder keep cores busy while they wait for each other."""
+    annotation = Masks(np.ones((48, 64), np.uint16))
+    from_file = [frame.labels.ids for frame in propagate(video, {0: annotation}, encoder=encoder, trust=None)]
+    noting = Noting(encoder)
+    state = Propagation(noting)
+    stepped = [state.step(frame, annotation if frame.index == 0 else None).ids for frame in video]
+    assert set(noting.called) == {("timecycle-live_0", 3)}
+    assert all((one == other).all() for one, other in zip(from_file, stepped, strict=True))
+
+
+def test_a_live_step_with_one_thread_starts_no_other(encoder, video):
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        noting = Noting(encoder)
+        Propagation(noting).step(video[0], Masks(np.ones((48, 64), np.uint16)))
+    finally:
+        torch.set_num_threads(before)
+    assert noting.called == [(threading.current_thread().name, 1)]
+
+
+def test_live_steps_leave_torch_and_its_threads_as_they_were(encoder, video, three_threads):
+    running = threading.active_count()
+    state = Propagation(encoder)
+    state.step(video[0], Masks(np.ones((48, 64), np.uint16)))
+    state.step(video[1])
+    assert torch.get_num_threads() == 3
+    del state
+    deadline = time.monotonic() + 10
+    while threading.active_count() > running and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() == running
+
+
+def test_a_live_state_can_be_copied_between_steps(encoder, video, three_threads):
+    state = Propagation(encoder)
+    state.step(video[0], Masks(np.ones((48, 64), np.uint16)))
+    other = copy.deepcopy(state)
+    assert (state.step(video[1]).ids == other.step(video[1]).ids).all()

@@ -14,7 +14,15 @@ from timecycle.grid import grid_over
 from timecycle.labels import Coordinates, Keypoints, Masks
 from timecycle.labels.space import silence
 from timecycle.model.encoder import FeatureMap
-from timecycle.propagation.confidence import Confidence, TrustConfig, certain, fitted, judge
+from timecycle.propagation.confidence import (
+    Confidence,
+    ObjectConfidence,
+    TrustConfig,
+    certain,
+    fitted,
+    judge,
+    least_sure,
+)
 from timecycle.propagation.evidence import CELL_SIGNALS, SIGNALS, Evidence, Witness, gather
 from timecycle.propagation.judge import Judge
 from timecycle.propagation.memory import Memory, Remembered
@@ -297,6 +305,81 @@ def test_points_and_coordinates_have_confidence_too(world):
     assert 0 <= moved[15].confidence.value < moved[0].confidence.value == 1
 
 
+# What counts towards a frame
+
+
+def of(value: float, state: str = "visible", *, annotated: bool = False, early: bool = False) -> ObjectConfidence:
+    return ObjectConfidence(value, state, {}, annotated, early)
+
+
+@pytest.mark.parametrize(
+    ("objects", "least"),
+    [
+        ({"a": of(0.9), "b": of(0.6)}, "b"),
+        ({"a": of(0.9), "b": of(0.1, "occluded")}, "a"),  # nothing of it is labelled here
+        ({"a": of(0.9), "b": of(0.1, "lost")}, "b"),
+        ({"a": of(0.9), "b": of(0.1, "lost", early=True)}, "a"),  # annotated on a later frame only
+        ({"a": of(0.4, early=True), "b": of(0.1, "occluded")}, "a"),
+        ({"a": of(1.0, annotated=True), "b": of(0.1, "lost")}, "a"),  # what is annotated is certain
+        ({"a": of(1.0, "absent", annotated=True), "b": of(1.0, annotated=True)}, "b"),
+        ({"a": of(1.0, "absent", annotated=True), "b": of(0.1, "lost")}, "a"),
+        ({"a": of(0.2, "occluded"), "b": of(0.1, "occluded")}, "b"),
+        ({}, None),
+    ],
+)
+def test_a_frame_is_as_sure_as_the_least_sure_object_that_counts(objects, least):
+    assert least_sure(objects) == least
+    confidence = Confidence(objects, torch.ones(ROWS, COLUMNS), GRID)
+    assert confidence.value == (objects[least].value if least else 1.0)
+    assert confidence.state == (objects[least].state if least else "visible")
+
+
+def test_an_annotated_frame_is_certain_and_visible_whatever_becomes_of_other_objects(world):
+    """Two objects on the first frame, another one later on, as in the demo."""
+    first, last = (
+        Masks.of(np.where(np.isin(world.mask(t), ids), world.mask(t), 0)) for t, ids in ((0, [1]), (12, [3]))
+    )
+    frames = stream(world, {0: first, 12: last})
+    for index, name in ((0, "1"), (12, "3")):
+        confidence = frames[index].confidence
+        assert (confidence.value, confidence.state) == (1.0, "visible")
+        assert confidence.objects[name].annotated
+    assert not frames[12].confidence.objects["1"].annotated
+    assert [frame.confidence.objects["3"].early for frame in frames] == [t < 12 for t in range(16)]
+
+
+def test_an_object_annotated_as_not_there_is_absent_and_certain(world):
+    frames = stream(world, {0: Masks(world.mask(0)), 15: Masks(world.mask(15), complete=True)})
+    assert not (world.mask(15) == 2).any()
+    gone = frames[15].confidence.objects["2"]
+    assert (gone.value, gone.state) == (1.0, "absent")
+    assert frames[15].confidence.state == "visible"
+
+
+def test_points_annotated_as_not_visible_are_occluded(world):
+    truth = world.keypoints(0)
+    hidden = ~truth.visible
+    assert hidden.any()
+    frames = stream(world, {0: Keypoints(truth.names, truth.xy, truth.visible)})
+    states = [frames[0].confidence.objects[name].state for name in truth.names]
+    assert states == ["visible" if seen else "occluded" for seen in truth.visible]
+    assert frames[0].confidence.state == "visible"
+
+
+def test_propagated_points_say_how_sure_they_are_and_lost_ones_are_not_visible(world):
+    truth = world.keypoints(0)
+    frames = stream(world, {0: Keypoints(truth.names, truth.xy, truth.visible)})
+    states = set()
+    for frame in frames:
+        objects = frame.confidence.objects
+        for name, visible, sure in zip(frame.labels.names, frame.labels.visible, frame.labels.confidence, strict=True):
+            assert sure == np.float32(objects[name].value)
+            assert visible == (objects[name].state in ("visible", "uncertain"))
+            states.add(objects[name].state)
+    assert "visible" in states
+    assert len(states) > 1
+
+
 def test_settings_of_trust_that_make_no_sense_are_refused(world):
     with pytest.raises(SettingsError, match="the least confidence is 2; give a number from 0 to 1"):
         TrustConfig(least=2)
@@ -305,7 +388,7 @@ def test_settings_of_trust_that_make_no_sense_are_refused(world):
 
 
 def test_certain_is_one_everywhere():
-    confidence = certain(("1",), GRID)
+    confidence = certain(("1",), ("visible",), GRID)
     assert confidence.pixels().min() == confidence.pixels().max() == 1
     assert confidence.state == "visible"
 

@@ -1,17 +1,19 @@
 """Audits: clean labels are quiet, and every fault is named, on a world whose features are known."""
 
+import gc
 import json
 
 import numpy as np
 import pytest
+import torch
 
-from clips import small_world, write_clip
+from clips import small_world, write_clip, write_mask
 from oracle import OracleEncoder
 from timecycle.cli.main import main
 from timecycle.errors import LabelError
 from timecycle.labels import Keypoints, Masks
 from timecycle.propagation.settings import PropagateConfig
-from timecycle.review.audit import audit
+from timecycle.review.audit import AuditConfig, audit
 from timecycle.synthetic import WorldConfig, make_world
 from timecycle.video import open_video
 
@@ -123,3 +125,67 @@ def test_the_command_says_what_it_found_and_writes_it(tmp_path, capsys):
 def test_too_few_labels_are_refused(video, encoder, truth):
     with pytest.raises(LabelError, match="there are labels on 2 frames; give a labelled track"):
         audit(video, {0: truth[0], 1: truth[1]}, encoder=encoder, config=CONFIG)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A clip, and the folder of a run that propagated its masks."""
+    folder = tmp_path_factory.mktemp("finished")
+    world = small_world(frames=8)
+    clip, mask = write_clip(folder / "clip.mp4", world), write_mask(folder / "first.png", world)
+    assert main(["propagate", str(clip), str(mask), "-o", str(folder / "out"), "--encoder", "rgb"]) == 0
+    return folder
+
+
+def test_a_run_folder_is_audited_with_its_video_or_alone(finished, capsys):
+    clip, run = str(finished / "clip.mp4"), str(finished / "out")
+    told = []
+    for words in ([clip, f"{run}/labels"], [clip, run], [run]):
+        assert main(["audit", *words, "--encoder", "rgb"]) == 0
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1] == told[2]
+    assert "8 frames, " in told[0]
+
+
+def test_a_run_of_points_is_audited_too(finished, tmp_path, capsys):
+    points = tmp_path / "points.csv"
+    points.write_text("frame,name,x,y\n0,nose,20,30\n0,tail,50,40\n")
+    run = str(tmp_path / "out")
+    assert main(["propagate", str(finished / "clip.mp4"), str(points), "-o", run, "--encoder", "rgb"]) == 0
+    assert main(["audit", run, "--encoder", "rgb"]) == 0
+    assert "8 frames, " in capsys.readouterr().out
+
+
+def test_what_cannot_be_audited_says_why(finished, tmp_path, capsys):
+    clip = str(finished / "clip.mp4")
+    assert main(["audit", clip]) == 2
+    assert f"no labels were given for {clip}" in capsys.readouterr().err
+    run = str(tmp_path / "out")
+    assert main(["propagate", clip, "--coordinates", "-o", run, "--encoder", "rgb"]) == 0
+    assert main(["audit", run]) == 2
+    assert "holds coordinates, which are not audited" in capsys.readouterr().err
+
+
+def test_a_track_that_ends_early_is_audited_and_its_end_is_told(finished, tmp_path, capsys):
+    (tmp_path / "masks").mkdir()
+    for t in range(1, 5):
+        (tmp_path / "masks" / f"{t:05d}.png").write_bytes((finished / "out" / "labels" / f"{t:05d}.png").read_bytes())
+    assert main(["audit", str(finished / "clip.mp4"), str(tmp_path / "masks"), "--encoder", "rgb"]) == 0
+    told = capsys.readouterr().out
+    assert "4 frames, " in told
+    assert (
+        "labels are on 4 of the frames 0 to 7, the first on 1 and the last on 4: of the others nothing is known" in told
+    )
+
+
+def test_memory_is_bounded_by_what_the_checks_need(video, encoder, truth):
+    """Coverage maps (the only half-precision tensors here) are dropped once no check looks at them any more."""
+    limits = AuditConfig(reach=3, most_shift=2)
+    alive = []
+
+    def count(done: int, total: int) -> None:
+        alive.append(sum(type(one) is torch.Tensor and one.dtype == torch.float16 for one in gc.get_objects()))
+
+    audit(video, truth, encoder=encoder, config=CONFIG, limits=limits, progress=count)
+    assert len(alive) == FRAMES
+    assert max(alive) - alive[0] <= limits.reach + 2 * limits.most_shift + 2

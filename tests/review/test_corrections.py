@@ -1,24 +1,34 @@
 """Corrections: inside their interval labels improve, outside not a byte changes, and undoing gives every byte back."""
 
+import collections
 import csv
+import functools
+import itertools
+import json
+import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from clips import small_world
-from oracle import iou
+from oracle import OracleEncoder, iou
 from timecycle.errors import LabelError, OutputError
 from timecycle.labels import Coordinates, Keypoints, Masks
+from timecycle.outputs import PASSES, ContactSheet
+from timecycle.propagation import state
+from timecycle.propagation.propagate import LabelledFrame, propagate
 from timecycle.propagation.settings import PropagateConfig
+from timecycle.render import overlay
 from timecycle.review import corrections
 from timecycle.review.calibration import corrected, right_of
 from timecycle.review.check import check
-from timecycle.review.corrections import correct, history, undo
+from timecycle.review.corrections import correct, history, recover, undo
 from timecycle.review.judged import read_judged
 from timecycle.runs import Task, run
-from timecycle.video import open_video
+from timecycle.video import VideoWriter, open_video
 
 FRAMES = 20
 CONFIG = PropagateConfig(window_px=32, anchor_window_px=32)
@@ -53,7 +63,9 @@ def out(template, tmp_path) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    """Every file of a run but the cache."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and PASSES not in path.parts]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def overlap(folder: Path, world, frames: range) -> float:
@@ -96,10 +108,10 @@ def test_undoing_gives_every_byte_back(out, world, video, encoder):
     for index in (10, 5):
         correct(out, {index: Masks(world.mask(index))}, video=video, encoder=encoder)
         states.append(contents(out))
-    assert [entry.index for entry in history(out)] == [10, 5]
-    assert undo(out) == 5
+    assert [entry.frames for entry in history(out)] == [[10], [5]]
+    assert undo(out) == [5]
     assert contents(out) == states[1]
-    assert undo(out) == 10
+    assert undo(out) == [10]
     assert contents(out) == states[0]
     with pytest.raises(OutputError, match="has no correction to undo"):
         undo(out)
@@ -116,37 +128,38 @@ def test_a_correction_is_a_drawing_from_now_on(out, world, video, encoder):
     assert len(open_video(out / "overlay.mp4")) == FRAMES
 
 
-@pytest.mark.parametrize("point", ["_move", "_draw_again"])
-def test_a_correction_that_is_killed_half_way_is_undone_by_the_next(out, world, video, encoder, monkeypatch, point):
+@pytest.mark.parametrize("point", ["_move", "write_record"])
+def test_a_correction_that_is_interrupted_half_way_is_undone_by_the_next_command(
+    out, world, video, encoder, monkeypatch, point
+):
     before = contents(out)
     whole = getattr(corrections, point)
 
-    def killed(*given: object) -> None:
+    def interrupted(*given: object) -> None:
         if point == "_move":
             (given[0] / "labels" / "00003.png").replace(out / "labels" / "00003.png")
-        else:
-            whole(*given)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(corrections, point, killed)
+    monkeypatch.setattr(corrections, point, interrupted)
     with pytest.raises(KeyboardInterrupt):
         correct(out, {10: Masks(world.mask(10))}, video=video, encoder=encoder)
     monkeypatch.setattr(corrections, point, whole)
     assert contents(out) != before
-    assert undo(out) == 10  # the one that was killed, and no other
+    assert undo(out) == [10]  # the one that was interrupted, and no other
     assert contents(out) == before
 
 
-def test_only_the_correction_that_was_killed_is_taken_back(out, world, video, encoder, monkeypatch):
+def test_only_the_correction_that_was_interrupted_is_taken_back(out, world, video, encoder, monkeypatch):
     correct(out, {10: Masks(world.mask(10))}, video=video, encoder=encoder)
     before = contents(out)
     with monkeypatch.context() as patch:
-        patch.setattr(corrections, "_draw_again", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(corrections, "write_record", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             correct(out, {5: Masks(world.mask(5))}, video=video, encoder=encoder)
     check(out)
     for name in ("report.html", "review.json", "review.png"):
         (out / name).unlink(missing_ok=True)
+    shutil.rmtree(out / "review")
     assert contents(out) == before
 
 
@@ -235,3 +248,260 @@ def test_points_that_stayed_were_right():
     was = Keypoints(("a", "b", "c"), np.float32([[0, 0], [50, 50], [9, 9]]), np.array([True, True, False]))
     now = Keypoints(("a", "b", "c"), np.float32([[3, 4], [80, 50], [9, 9]]), np.array([True, True, False]))
     assert [right_of(was, now, name, near_px=5.0) for name in "abc"] == [1.0, 0.0, None]
+
+
+# Several corrections at once
+
+
+class Counting(OracleEncoder):
+    """Counts how often each image is encoded."""
+
+    def __init__(self, world):
+        super().__init__(world, stride_px=4)
+        self.counts = collections.Counter()
+
+    def encode(self, image):
+        self.counts[image.tobytes()] += 1
+        return super().encode(image)
+
+
+def test_corrections_given_together_are_propagated_once(out, world, video):
+    encoder = Counting(world)
+    given = {5: Masks(world.mask(5)), 12: Masks(world.mask(12))}
+    (done,) = correct(out, given, video=video, encoder=encoder)
+    assert (list(done.frames), done.first, done.last) == ([5, 12], 1, 18)
+    assert sum(encoder.counts.values()) == FRAMES  # each frame of the interval and its ends, once
+    sources = [row["source"] for row in csv.DictReader((out / "frames.csv").open())]
+    assert [index for index, source in enumerate(sources) if source == "given"] == [0, 5, 12, 19]
+
+
+def test_corrections_given_together_are_what_one_propagation_from_all_annotations_gives(
+    template, out, world, video, encoder
+):
+    given = {5: Masks(world.mask(5)), 12: Masks(world.mask(12), complete=True)}
+    ends = {index: replace(Masks.read(out / "labels" / f"{index:05d}.png"), complete=True) for index in (0, 19)}
+    correct(out, given, video=video, encoder=encoder)
+    whole = propagate(video, given | ends, encoder=encoder, config=CONFIG)
+    for frame in whole:
+        assert np.array_equal(frame.labels.ids, Masks.read(out / "labels" / f"{frame.index:05d}.png").ids)
+
+
+def test_corrections_on_either_side_of_an_annotation_leave_it_alone(out, world, video, encoder):
+    correct(out, {10: Masks(world.mask(10))}, video=video, encoder=encoder)
+    before = contents(out)
+    one, other = correct(out, {4: Masks(world.mask(4)), 15: Masks(world.mask(15))}, video=video, encoder=encoder)
+    assert (list(one.frames), one.first, one.last) == ([4], 1, 9)
+    assert (list(other.frames), other.first, other.last) == ([15], 11, 18)
+    after = contents(out)
+    assert before["labels/00010.png"] == after["labels/00010.png"]
+    assert [entry.frames for entry in history(out)] == [[10], [4, 15]]
+    assert undo(out) == [4, 15]
+    assert contents(out) == before
+
+
+# What was matched before
+
+
+def matched(monkeypatch, act) -> int:
+    """How many frames are matched with others."""
+    calls = []
+    elect = state.elect
+    with monkeypatch.context() as patch:
+        patch.setattr(state, "elect", lambda *words, **named: calls.append(1) or elect(*words, **named))
+        act()
+    return len(calls)
+
+
+def test_frames_that_a_pass_meets_as_before_are_not_matched_again(world, video, encoder, tmp_path, monkeypatch):
+    out, masks = tmp_path / "out", {t: Masks.of(world.mask(t) > 0) for t in (0, 5, 10)}
+    run(Task(video=video, labels={0: masks[0]}, encoder=encoder, config=CONFIG), out)
+
+    def one(index):
+        return matched(monkeypatch, lambda: correct(out, {index: masks[index]}, video=video, encoder=encoder))
+
+    # Backward from frame 10 to 0, then frames 0 and 10 forward and what follows frame 10; forward up to it is known.
+    assert one(10) == 11 + 2 + 9
+    # Frames 0, 5 and 10 in both passes, forward from 6 to 9 and backward from 4 to 1; the rest is known.
+    assert one(5) == 6 + 4 + 4
+
+
+@pytest.mark.parametrize("cache", ["removed", "damaged", "of other causes"])
+def test_labels_and_confidence_do_not_depend_on_what_was_matched_before(
+    out, world, video, encoder, tmp_path, cache, wrong_start
+):
+    other = Path(shutil.copytree(out, tmp_path / "other"))
+    if cache == "of other causes":
+        labels = {0: Masks(world.mask(0)), FRAMES - 1: Masks(world.mask(FRAMES - 1))}
+        run(Task(video=video, labels=labels, encoder=encoder, config=CONFIG), tmp_path / "third")
+        shutil.rmtree(other / PASSES)
+        shutil.copytree(tmp_path / "third" / PASSES, other / PASSES)
+    for given in ((10,), (5, 14), (12,)):
+        for number, file in enumerate(sorted((other / PASSES).rglob("*.map"))):
+            if cache == "removed":
+                file.unlink()
+            elif cache == "damaged":
+                content = bytearray(file.read_bytes())
+                content[number % 50 :: 97] = bytes(len(content[number % 50 :: 97]))
+                file.write_bytes(content)
+        for folder in (out, other):
+            correct(folder, {index: Masks(world.mask(index)) for index in given}, video=video, encoder=encoder)
+        assert contents(out) == contents(other)
+
+
+# Pictures
+
+
+def draw(out: Path, world, path: Path) -> list[np.ndarray]:
+    """Draw every frame from the labels on disk into a film; returns the pictures before coding."""
+    drawn = []
+    with open_video(world.video()) as video, VideoWriter(path, video.size, video.time_base) as film:
+        for frame in video.frames():
+            labels = Masks.read(out / "labels" / f"{frame.index:05d}.png")
+            drawn.append(overlay(frame.image, labels).astype(float))
+            film.write(overlay(frame.image, labels), frame.pts)
+    return drawn
+
+
+def pictures(film: Path) -> list[np.ndarray]:
+    with open_video(film) as video:
+        return [frame.image.astype(float) for frame in video.frames()]
+
+
+def stale(film: Path, out: Path, world, tmp_path: Path) -> list[int]:
+    """The frames of a film that are farther from the labels on disk than coding explains."""
+    exact = draw(out, world, tmp_path / "fresh.mp4")
+    found = zip(pictures(film), pictures(tmp_path / "fresh.mp4"), exact, strict=True)
+    # Of cells of 8 pixels the worst: a label that differs is a patch, what coding costs is everywhere.
+    return [t for t, (seen, fresh, true) in enumerate(found) if worst(seen, true) > worst(fresh, true) + 4]
+
+
+def worst(seen: np.ndarray, true: np.ndarray) -> float:
+    error = np.abs(seen - true).mean(axis=-1)
+    return float(error.reshape(8, 8, 12, 8).mean(axis=(1, 3)).max())
+
+
+def test_the_overlay_of_a_corrected_run_shows_the_labels_on_disk(out, world, video, encoder, tmp_path):
+    times = list(open_video(out / "overlay.mp4").pts)
+    uncorrected = Path(shutil.copyfile(out / "overlay.mp4", tmp_path / "uncorrected.mp4"))
+    for given in ((10,), (4, 15), (10,), (7,)):
+        correct(out, {index: Masks(world.mask(index)) for index in given}, video=video, encoder=encoder)
+        assert stale(out / "overlay.mp4", out, world, tmp_path) == []
+        assert 10 in stale(uncorrected, out, world, tmp_path)
+        assert list(open_video(out / "overlay.mp4").pts) == times
+
+
+def test_frames_that_were_not_propagated_again_are_not_encoded_again(out, world, video, encoder):
+    correct(out, {10: Masks(world.mask(10))}, video=video, encoder=encoder)
+    before = pictures(out / "overlay.mp4")
+    correct(out, {5: Masks(world.mask(5))}, video=video, encoder=encoder)
+    after = pictures(out / "overlay.mp4")
+    for index in (0, *range(10, FRAMES)):
+        assert np.array_equal(before[index], after[index])
+
+
+@pytest.mark.parametrize("film", ["none", "damaged", "without key frames"])
+def test_an_overlay_that_cannot_be_spliced_is_drawn_whole(out, world, video, encoder, tmp_path, film):
+    correct(out, {10: Masks(world.mask(10))}, video=video, encoder=encoder)
+    if film == "without key frames":
+        draw(out, world, out / "overlay.mp4")
+    elif film == "damaged":
+        (out / "overlay.mp4").write_bytes(b"no film")
+    else:
+        (out / "overlay.mp4").unlink()
+    correct(out, {5: Masks(world.mask(5))}, video=video, encoder=encoder)
+    assert stale(out / "overlay.mp4", out, world, tmp_path) == []
+
+
+def test_the_contact_sheet_shows_the_labels_on_disk(out, world, video, encoder, tmp_path):
+    correct(out, {10: Masks(world.mask(10))}, video=video, encoder=encoder)
+    correct(out, {5: Masks(world.mask(5))}, video=video, encoder=encoder)
+    sheet = ContactSheet(FRAMES)
+    for index in sheet.missing:
+        frame, labels = video[index], Masks.read(out / "labels" / f"{index:05d}.png")
+        labelled = LabelledFrame(index, frame.pts, frame.time_seconds, frame.image, labels, "carried", number=index)
+        sheet.add(labelled, overlay(frame.image, labels))
+    shutil.copyfile(out / "frames.csv", tmp_path / "frames.csv")
+    sheet.write(tmp_path, Masks, {})
+    assert (tmp_path / "contact.png").read_bytes() == (out / "contact.png").read_bytes()
+
+
+# What is recorded
+
+
+def recorded(folder: Path) -> dict:
+    return json.loads((folder / "run.json").read_text())["labels"]
+
+
+def test_the_checksum_is_that_of_the_annotations_as_they_now_are(
+    template, out, world, video, encoder, wrong_start, tmp_path
+):
+    first = recorded(out)
+    annotations = {0: wrong_start, FRAMES - 1: Masks(world.mask(FRAMES - 1), complete=True)}
+    for index in (10, 5):
+        annotations[index] = Masks(world.mask(index))
+        correct(out, {index: annotations[index]}, video=video, encoder=encoder)
+        fresh = Task(video=video, labels=annotations, encoder=encoder, config=CONFIG).identity()["labels"]
+        assert recorded(out) == fresh
+    assert recorded(out)["sha256"] != first["sha256"]
+    undo(out)
+    undo(out)
+    assert recorded(out) == first
+
+
+# Kills
+
+
+def killed_at(operation: int, act) -> int:
+    """Do something in a child process that ends without any clean-up at a file operation; returns its exit code."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        operations = itertools.count(1)
+
+        def doomed(usual):
+            def counted(*words, **named):
+                if next(operations) == operation:
+                    os._exit(9)
+                return usual(*words, **named)
+
+            return counted
+
+        for owner, name in ((os, "replace"), (os, "unlink"), (os, "rename"), (shutil, "copyfile"), (os, "rmdir")):
+            setattr(owner, name, doomed(getattr(owner, name)))
+        for name in ("replace", "unlink", "rmdir", "mkdir"):
+            setattr(Path, name, doomed(getattr(Path, name)))
+        act()
+        os._exit(0)
+    except BaseException:
+        os._exit(1)
+
+
+@pytest.mark.slow  # a correction for every point at which one is killed
+@pytest.mark.parametrize("act", ["correct", "undo"])
+def test_a_process_killed_at_any_file_operation_leaves_what_the_next_command_repairs(
+    template, tmp_path, world, video, encoder, act
+):
+    corrected = Path(shutil.copytree(template, tmp_path / "corrected"))
+    given = {5: Masks(world.mask(5)), 12: Masks(world.mask(12))}
+    before = contents(corrected)
+    correct(corrected, given, video=video, encoder=encoder)
+    after = contents(corrected)
+    operation, killed = 1, 0
+    while True:
+        out = Path(shutil.copytree(corrected if act == "undo" else template, tmp_path / f"out{operation}"))
+        correct_it = functools.partial(correct, out, given, video=video, encoder=encoder)
+        code = killed_at(operation, correct_it if act == "correct" else functools.partial(undo, out))
+        assert code in (0, 9)
+        recover(out)
+        (out / ".lock").unlink(missing_ok=True)
+        assert contents(out) in (before, after)
+        if code == 0:
+            break
+        killed += 1
+        operation += 17 if act == "undo" else 47
+    assert killed >= 5
+    out = tmp_path / "out1"  # killed at the first operation of all
+    if act == "correct":
+        correct(out, given, video=video, encoder=encoder)
+        assert contents(out) == after

@@ -28,10 +28,10 @@ from timecycle.video import open_video
 
 def judged(confidence: list[float], drawings: tuple[int, ...] = (0,), state: str = "uncertain") -> Judged:
     frames = [
-        JudgedFrame(i, i / 10, "given" if i in drawings else "carried", value, state)
+        JudgedFrame(i, i, i / 10, "given" if i in drawings else "carried", value, state)
         for i, value in enumerate(confidence)
     ]
-    objects = {i: {"1": JudgedObject(value, state)} for i, value in enumerate(confidence)}
+    objects = {i: {"1": JudgedObject(value, state, i in drawings)} for i, value in enumerate(confidence)}
     return Judged(Path("out"), {}, frames, objects)
 
 
@@ -78,7 +78,7 @@ def test_gains_between_drawings_are_what_the_whole_video_gains():
 def two_objects(one: Judged, *, seed: int) -> Judged:
     """With a second object that was drawn on the first frame only."""
     falls = np.exp(-np.cumsum(np.random.default_rng(seed).uniform(0, 0.1, len(one.frames) - 1))).tolist()
-    second = [JudgedObject(value, "lost") for value in (1.0, *falls)]
+    second = [JudgedObject(value, "lost", annotated=i == 0) for i, value in enumerate((1.0, *falls))]
     return dataclasses.replace(one, objects={i: {**of, "2": second[i]} for i, of in one.objects.items()})
 
 
@@ -115,13 +115,31 @@ def test_what_was_lost_at_one_moment_comes_before_what_cannot_be_followed():
 
 def test_what_is_sure_is_not_suggested_and_what_is_hidden_cannot_be_drawn():
     assert suggest(judged([1.0] * 30)) == []
-    assert suggest(judged([1.0] + [0.1] * 30, state="occluded")) == []
+    for state in ("occluded", "absent"):
+        assert suggest(judged([1.0] + [0.1] * 30, state=state)) == []
+
+
+def test_a_suggestion_says_what_was_measured():
+    steep = judged([1.0] + [0.95] * 20 + [0.6] * 20)
+    assert suggest(steep, count=1)[0].reason == "confidence in object 1 fell from 0.95 to 0.60 at frame 21"
+    back = judged([0.6] * 20 + [0.95] * 20 + [1.0], drawings=(40,))
+    assert suggest(back, count=1)[0].reason == "confidence in object 1 fell from 0.95 to 0.60 at frame 19"
+    low = judged([1.0] + [1 - 0.02 * i for i in range(1, 40)])
+    assert suggest(low, count=1)[0].reason.startswith("confidence in object 1 ")
+    sure = suggest(judged([1.0] + [0.93] * 60), count=1)[0]
+    assert sure.reason == "covers frames 1 to 60, 60 frames without an annotation; confidence in object 1 is 0.93"
+
+
+def test_objects_are_called_by_their_names():
+    one = dataclasses.replace(judged([1.0] + [0.3] * 20), record={"names": {"1": "camel"}})
+    assert suggest(one, count=1)[0].name == "camel"
+    assert "confidence in camel" in suggest(one, count=1)[0].reason
 
 
 def test_every_object_has_drawings_of_its_own():
     """Frame 20 was drawn for the first object only: the second is as doubtful there as before."""
     one = judged([1.0, *[0.6] * 19, 1.0, *[0.6] * 19], drawings=(0, 20))
-    objects = {i: {**of, "2": JudgedObject(1.0 if i == 0 else 0.2, "lost")} for i, of in one.objects.items()}
+    objects = {i: {**of, "2": JudgedObject(1.0 if i == 0 else 0.2, "lost", i == 0)} for i, of in one.objects.items()}
     both = dataclasses.replace(one, objects=objects)
     assert course_of(both).distance[1, 20] > course_of(both).distance[0, 20] == 0
     assert suggest(both, count=1)[0].object == "2"

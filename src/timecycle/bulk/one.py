@@ -16,6 +16,7 @@ from timecycle.labels import read_labels
 from timecycle.model.encoder import Encoder
 from timecycle.model.inference import Device
 from timecycle.model.registry import PrecisionChoice, load_encoder
+from timecycle.outputs import LabelFiles
 from timecycle.propagation.confidence import TrustConfig
 from timecycle.propagation.propagate import check_labels
 from timecycle.propagation.settings import PropagateConfig
@@ -34,6 +35,7 @@ class Work:
     trust: TrustConfig | None
     device: Device = "auto"
     precision: PrecisionChoice = "fp32"
+    label_files: LabelFiles = "palette"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,15 +69,16 @@ def _label(item: Item, work: Work) -> Record:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(outputs.work_folder(item.name))) / "out"
         video = stack.enter_context(open_video(_at_hand(item.video, stack)))
-        labels = read_labels(item.labels)
-        check_labels(video, labels)
+        labels = check_labels(video, read_labels(item.labels, numbers=video.numbers))
         origin = Origin(video=item.video, fps=None, encoder=work.encoder, device=work.device, precision=work.precision)
         task = Task(
+            keep_passes=False,
             video=video,
             labels=labels,
             encoder=_encoder(work.encoder, work.device, work.precision),
             config=work.config,
             trust=work.trust,
+            label_files=work.label_files,
             origin=origin,
         )
         began = time.monotonic()

@@ -17,6 +17,7 @@ from timecycle.cli.options import (
     Abstain,
     Device,
     Encoder,
+    LabelFilesOption,
     Precision,
     Preset,
     Settings,
@@ -57,6 +58,7 @@ class Bulk:
     precision: Precision = "fp32"
     abstain: Abstain = 0.0
     unjudged: Unjudged = False
+    label_files: LabelFilesOption = "palette"
 
     def __call__(self) -> None:
         share = Share.parse(self.shard) if self.shard else None
@@ -68,6 +70,7 @@ class Bulk:
             trust=trust_of(abstain=self.abstain, unjudged=self.unjudged),
             device=self.device,
             precision=self.precision,
+            label_files=self.label_files,
         )
         with progress("videos") as bar, self._engine(work) as engine:
             summary = run_bulk(items, work, engine, share=share, retry_dead=self.retry_dead, show=_on(bar))

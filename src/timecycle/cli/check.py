@@ -6,8 +6,9 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.cli.console import out
+from timecycle.cli.console import err, out
 from timecycle.review.check import check
+from timecycle.review.review_files import correct_command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,12 +25,18 @@ class Check:
     def __call__(self) -> None:
         done = check(self.folder, count=self.count, together=self.together)
         if not done.queue:
-            out.print("nothing to check: every frame was drawn, or is as sure as can be")
+            out.print("nothing to check: every frame is annotated, or as sure as can be")
         for place, one in enumerate(done.queue, 1):
-            out.print(
-                f"{place:>2}. frame {one.index:<6} {one.time_seconds:8.2f} s   object {one.object} is {one.state}, "
-                f"confidence {one.confidence:.2f}; controls {one.first}-{one.last}"
-            )
+            out.print(f"{place:>2}. frame {one.frame_number:<6} {one.time_seconds:8.2f} s   {one.reason}")
         if done.corrected:
-            out.print(f"confidence is calibrated by what you corrected: {done.corrected} objects")
+            plural = "" if done.corrected == 1 else "s"
+            out.print(f"confidence is calibrated by what you corrected: {done.corrected} object{plural}")
+        for name in done.edited:
+            err.print(f"note: {self.folder / 'review' / name} was edited and is left as it is")
+        best = done.queue[0] if done.queue else None
+        files = done.files.get(best.index) if best is not None else None
+        command = correct_command(done.judged, best, files) if best is not None else None
+        if files is not None and command is not None:
+            out.print(f"to fix frame {done.queue[0].frame_number}: edit {self.folder / str(files.labels)}, then")
+            out.print(f"  {command}")
         out.print(f"look at {done.report}")

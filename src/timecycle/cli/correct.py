@@ -11,16 +11,17 @@ from tyro.conf import Positional, arg
 from timecycle.cli.console import out, progress
 from timecycle.errors import LabelError
 from timecycle.labels import read_labels
-from timecycle.labels.masks import colours_in
 from timecycle.review.corrections import correct, undo
-from timecycle.review.judged import read_run
+from timecycle.review.judged import frame_numbers, read_run
 
 
 @dataclass(frozen=True, kw_only=True)
 class Correct:
-    """Draw a frame of a finished run anew; the frames it controls are carried again, no other is touched.
+    """Annotate frames of a finished run again; the frames they control are propagated again, no other is touched.
 
     For example: timecycle correct out 43=drawing.png
+
+    Several given together are propagated once: timecycle correct out 43=a.png 60=b.png
 
     or, for points, whose rows say which frame they are on: timecycle correct out points.csv
 
@@ -32,13 +33,19 @@ class Correct:
         Positional[tuple[str, ...]], arg(metavar="INDEX=LABELS ...", help="frames drawn anew; for points a CSV")
     ] = ()
     complete: Annotated[bool, arg(help="the drawing shows every object: one that is not drawn is not there")] = False
-    undo: Annotated[bool, arg(help="take the last correction back, to the byte")] = False
+    object: Annotated[
+        int | None, arg(metavar="ID", help="the object that a mask of one object shows; a new id adds an object")
+    ] = None
+    undo: Annotated[bool, arg(help="take back what the last `correct` did, to the byte")] = False
 
     def __call__(self) -> None:
         if self.undo == bool(self.labels):
             raise LabelError("no drawing was given" if not self.undo else "--undo takes no drawing", remedy=_REMEDY)
         if self.undo:
-            out.print(f"frame {undo(self.folder)} is as it was before it was drawn anew")
+            numbers = frame_numbers(self.folder)
+            frames = [numbers[index] for index in undo(self.folder)]
+            is_as = "is as it was" if len(frames) == 1 else "are as they were"
+            out.print(f"{_named(frames)} {is_as} before the last correction")
             return
         kind = read_run(self.folder)["labels"]["kind"]
         numbered = [re.match(r"\d+=", label) for label in self.labels]
@@ -47,23 +54,25 @@ class Correct:
                 raise LabelError("a CSV of points says itself which frames they are on", remedy="give the file alone")
         elif not all(numbered):
             raise LabelError("a drawing does not say which frame it is of", remedy=_REMEDY)
-        if kind == "masks" and colours_in([Path(label.partition("=")[2]) for label in self.labels]):
-            raise LabelError(
-                "the drawing shows objects as colours of its own, which do not tell which object is which",
-                remedy=f"draw over the frame's file in {self.folder / 'labels'}, and save a palette PNG",
-            )
-        drawn = read_labels(self.labels, kind=kind, complete=self.complete)
+        numbers = frame_numbers(self.folder)
+        drawn = read_labels(self.labels, kind=kind, complete=self.complete, numbers=numbers)
         with progress("correcting") as show:
-            done = correct(self.folder, drawn, progress=show)
-        for index, one in zip(sorted(drawn), done, strict=True):
+            done = correct(self.folder, drawn, object_id=self.object, progress=show)
+        for one in done:
+            changed = [numbers[index] for index in one.changed]
             out.print(
-                f"frame {index}: carried again {one.first}-{one.last}, {len(one.changed)} frames changed"
-                f"{': ' + _ranges(one.changed) if one.changed else ''}"
+                f"{_named([numbers[index] for index in one.frames])}: "
+                f"propagated again {numbers[one.first]}-{numbers[one.last]}, "
+                f"{len(changed)} frames changed{': ' + _ranges(changed) if changed else ''}"
             )
         out.print(f"look at {self.folder / 'overlay.mp4'}; timecycle check {self.folder} says what to do next")
 
 
 _REMEDY = "write: timecycle correct OUT 43=drawing.png, for points OUT points.csv, or OUT --undo"
+
+
+def _named(frames: Sequence[int]) -> str:
+    return f"frame{'s' if len(frames) > 1 else ''} {', '.join(map(str, frames))}"
 
 
 def _ranges(frames: Sequence[int]) -> str:

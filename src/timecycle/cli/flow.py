@@ -11,6 +11,7 @@ from timecycle.api import flow_to_folder
 from timecycle.cli.console import out
 from timecycle.cli.options import Device, Encoder, Out, Preset, Settings
 from timecycle.config import propagate_config
+from timecycle.labels import index_of
 from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
 from timecycle.video import Frame, open_video
 
@@ -45,6 +46,6 @@ def _read_frame(text: str) -> Frame:
     numbered = re.fullmatch(r"(.+)@(\d+)", text)
     if numbered and not Path(text).exists():
         with open_video(numbered[1]) as video:
-            return video[int(numbered[2])]
+            return video[index_of(int(numbered[2]), video.numbers)]
     with open_video(text) as video:
         return video[0]

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import select
 import sys
 from collections.abc import Callable, Sequence
 
@@ -26,37 +27,57 @@ from timecycle.cores import usable_cores
 from timecycle.errors import TimecycleError
 from timecycle.version import __version__
 
+_SIGPIPE = 13
 _RESUME = "; to go on, run it again with --resume and without --overwrite"
 _AGAIN = "; to go on, run it again"
 _GOES_ON = {"propagate": _RESUME, "train": _RESUME, "pack": _AGAIN, "bulk": _AGAIN}
 
 
+# Each with one line for `timecycle --help`; `timecycle COMMAND --help` has the rest, from its class.
+_COMMANDS: dict[str, tuple[Callable[..., object], str]] = {
+    "demo": (Demo, "try everything on a small clip: a minute, no download"),
+    "propagate": (Propagate, "propagate the annotations of some frames through a video"),
+    "check": (Check, "list the frames to look at first, with a page of pictures"),
+    "correct": (Correct, "correct frames of a finished run, or undo a correction"),
+    "audit": (Audit, "find labels of any tool that do not fit their video"),
+    "tune": (Tune, "find the presets and encoders that suit a clip"),
+    "flow": (Flow, "dense correspondence between two images"),
+    "train": (Train, "learn an encoder from raw video, without labels"),
+    "evaluate": (Evaluate, "score an encoder, or anyone's masks, on a benchmark"),
+    "weights": (Weights, "list, verify, show and convert weights"),
+    "pack": (PackVideos, "pack videos into shards for training at scale"),
+    "bulk": (Bulk, "propagate annotations through many videos"),
+    "doctor": (Doctor, "show what is installed and what this machine will use"),
+}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; what a user can mend is one line and exit code 2."""
+    """Run one command; what a user can fix is one line and exit code 2."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        try:
+            return _run(words)
+        finally:
+            sys.stdout.flush()  # here, where a reader that has gone is still met with silence
+    except BrokenPipeError:
+        if not _reader_is_gone():
+            raise
+        # Nobody reads on, as after `| head`: the rest of the output has no place to go, when Python ends too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + _SIGPIPE
+
+
+def _run(words: list[str]) -> int:
     if words in (["--version"], ["-V"]):
         out.print(f"timecycle {__version__}")
         return 0
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    verbs: dict[str, Callable[..., object]] = {
-        "propagate": Propagate,
-        "check": Check,
-        "correct": Correct,
-        "audit": Audit,
-        "tune": Tune,
-        "flow": Flow,
-        "train": Train,
-        "pack": PackVideos,
-        "bulk": Bulk,
-        "evaluate": Evaluate,
-        "weights": Weights,
-        "demo": Demo,
-        "doctor": Doctor,
-    }
+    if words in ([], ["-h"], ["--help"]):
+        out.print(_help())
+        return 0
+    logging.basicConfig(format="%(message)s", level=logging.WARNING, handlers=[_OnConsole()])
     command = tyro.extras.subcommand_cli_from_dict(
-        verbs,
+        {name: command for name, (command, _) in _COMMANDS.items()},
         prog="timecycle",
-        description="Carry the labels of one frame through the whole video. (--version prints the version.)",
         args=words,
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
     )
@@ -70,6 +91,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
         err.print(f"interrupted{_GOES_ON.get(words[0], '')}")
         return 130
     return 0
+
+
+def _help() -> str:
+    """One line for each command."""
+    return "\n".join(
+        (
+            "usage: timecycle COMMAND ...",
+            "",
+            "Propagate the annotations of a few frames through the whole video.",
+            "",
+            *(f"  {name:<11}{line}" for name, (_, line) in _COMMANDS.items()),
+            "",
+            "timecycle COMMAND --help explains a command, timecycle --version tells the",
+            "version. To begin: timecycle demo",
+        )
+    )
+
+
+def _reader_is_gone() -> bool:
+    """Whether standard output is a pipe that nobody reads any more."""
+    if not hasattr(select, "poll"):  # Windows
+        return True
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), 0)
+    except (OSError, ValueError):  # standard output is no file
+        return False
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+
+
+class _OnConsole(logging.Handler):
+    """Prints messages where progress is shown, so that neither cuts the other off."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        err.print(self.format(record))
 
 
 def _bound_threads() -> None:

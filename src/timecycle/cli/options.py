@@ -1,17 +1,22 @@
 """Options that several commands share."""
 
 import dataclasses
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import arg
 
 from timecycle.config import preset_names
-from timecycle.errors import SettingsError
+from timecycle.errors import LabelError, SettingsError
+from timecycle.labels.reading import is_label_file
 from timecycle.model import inference
 from timecycle.model.registry import PrecisionChoice, encoder_names
+from timecycle.outputs import LabelFiles
 from timecycle.propagation.confidence import TrustConfig
 from timecycle.propagation.settings import PropagateConfig
+from timecycle.video.image_file import IMAGE_SUFFIXES
 
 _PRESETS = ", ".join(preset_names("propagate"))
 _SETTINGS = ", ".join(field.name for field in dataclasses.fields(PropagateConfig))
@@ -30,6 +35,27 @@ Precision = Annotated[
     PrecisionChoice,
     arg(help="fp32 is the most exact; auto is bf16 where the processor has it and descriptors agree"),
 ]
+
+
+LabelFilesOption = Annotated[
+    LabelFiles,
+    arg(help="label PNGs: with a palette, or plain grey whose values are the ids (for OpenCV, imageio, scikit-image)"),
+]
+
+
+def refuse_swapped(command: str, video: str, labels: Sequence[str], *options: str | Path) -> None:
+    """Recognise VIDEO and LABELS in each other's place, and give the command as it was meant."""
+    if len(labels) != 1 or not is_label_file(video) or not _is_footage(Path(labels[0])):
+        return
+    words = shlex.join(["timecycle", command, labels[0], video, *map(str, options)])
+    raise LabelError(f"{labels[0]} is a video and {video} labels: they are in each other's place", remedy=words)
+
+
+def _is_footage(path: Path) -> bool:
+    """Whether this can only be a video: a file that holds no labels, or a folder of several images."""
+    if path.is_dir():
+        return sum(file.suffix.lower() in IMAGE_SUFFIXES for file in path.iterdir()) > 1
+    return path.is_file() and not is_label_file(str(path)) and path.suffix.lower() not in IMAGE_SUFFIXES
 
 
 def trust_of(*, abstain: float, unjudged: bool) -> TrustConfig | None:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from timecycle.cli.console import out, progress
-from timecycle.cli.options import Device, Precision
+from timecycle.cli.options import Device, Precision, refuse_swapped
 from timecycle.config import propagate_config
 from timecycle.labels import read_labels
 from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
@@ -36,9 +36,9 @@ class Tune:
     precision: Precision = "fp32"
 
     def __call__(self) -> None:
+        refuse_swapped("tune", self.video, self.labels)
         with open_video(self.video, fps=self.fps) as video:
-            labels = read_labels(self.labels, kind=self.kind)
-            check_labels(video, labels)
+            labels = check_labels(video, read_labels(self.labels, kind=self.kind, numbers=video.numbers))
             index = min(labels)
             candidates = [
                 Candidate(

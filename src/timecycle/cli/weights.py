@@ -48,6 +48,11 @@ class Show:
 
     def __call__(self) -> None:
         path = _find(self.weights)
+        if not path.is_file():
+            raise WeightsError(
+                f"there is no file of weights {path}",
+                remedy="give a .safetensors file (RUN/weights.safetensors) or a name of `timecycle weights list`",
+            )
         card = read_card(path)
         if card is None:
             raise WeightsError(f"{path} has no card", remedy=f"put one beside it: {path.with_suffix('.json')}")
@@ -66,7 +71,9 @@ class Convert:
     checkpoint: Annotated[Positional[Path], arg(metavar="CHECKPOINT", help="a file that torch.save wrote")]
     out: Annotated[Path | None, arg(aliases=["-o"], help="the file to write; by default beside the checkpoint")] = None
     trained_on: Annotated[str, arg(help="for the card")] = "unknown: ask where the checkpoint came from"
-    licence: Annotated[str, arg(help="for the card")] = "unknown: ask where the checkpoint came from"
+    licence: Annotated[str, arg(aliases=["--license"], help="for the card")] = (
+        "unknown: ask where the checkpoint came from"
+    )
     overwrite: Annotated[bool, arg(help="replace a file that is there already")] = False
 
     def __call__(self) -> None:

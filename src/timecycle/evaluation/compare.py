@@ -69,8 +69,8 @@ def compare(a: Report, b: Report) -> Comparison:
     differences = tuple(difference for difference in found if difference)
     return Comparison(
         benchmark=a.benchmark,
-        a=a.encoder,
-        b=b.encoder,
+        a=_called(a, b),
+        b=_called(b, a),
         sequences=len(shared),
         differences=differences,
         warnings=(
@@ -80,6 +80,12 @@ def compare(a: Report, b: Report) -> Comparison:
             *_other_settings(a, b),
         ),
     )
+
+
+def _called(one: Report, other: Report) -> str:
+    """The encoder's name, with its checksum where both files are called the same, as every run's are."""
+    same = one.encoder == other.encoder and one.weights_sha256 != other.weights_sha256
+    return f"{one.encoder} ({one.weights_sha256[:8]})" if same else one.encoder
 
 
 def text(comparison: Comparison) -> str:

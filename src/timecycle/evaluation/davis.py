@@ -25,7 +25,7 @@ from timecycle.evaluation.carrying import carry_labels
 from timecycle.evaluation.layout import and_more, folder_of, images_in, listed
 from timecycle.evaluation.metrics.objects import ObjectScores, average_objects, score_objects
 from timecycle.labels import Masks
-from timecycle.labels.masks import colours_in
+from timecycle.labels.mask_file import colours_in
 
 Year = Literal["2016", "2017"]
 Ids = Integer[np.ndarray, "height width"]

@@ -4,7 +4,7 @@ from timecycle.labels.coordinates import Coordinates
 from timecycle.labels.keypoints import Keypoints
 from timecycle.labels.masks import Masks
 from timecycle.labels.parts import Parts
-from timecycle.labels.reading import KINDS, read_labels
+from timecycle.labels.reading import KINDS, index_of, path_of, read_labels
 from timecycle.labels.space import Labels, Space
 from timecycle.labels.texture import Texture, striped
 
@@ -17,6 +17,8 @@ __all__ = [
     "Parts",
     "Space",
     "Texture",
+    "index_of",
+    "path_of",
     "read_labels",
     "striped",
 ]

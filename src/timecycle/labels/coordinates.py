@@ -14,7 +14,7 @@ from timecycle.errors import LabelError
 from timecycle.files import atomic_write
 from timecycle.grid import Grid
 from timecycle.labels.soft import Extent, SoftMap, pool, upsample
-from timecycle.labels.space import Labels, two_drawings
+from timecycle.labels.space import Labels, Presence, two_drawings
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +25,13 @@ class Coordinates(Labels):
     kind: ClassVar[str] = "coordinates"
     suffix: ClassVar[str] = ".npy"
 
+    def __post_init__(self) -> None:
+        if self.xy.dtype != np.float32 or self.xy.ndim != 3 or self.xy.shape[2] != 2:
+            raise LabelError(
+                f"coordinates are an array of {self.xy.dtype} with the shape {self.xy.shape}",
+                remedy="give x and y of every pixel as float32 (height, width, 2): Coordinates.of_image(height, width)",
+            )
+
     @classmethod
     def of_image(cls, height_px: int, width_px: int) -> "Coordinates":
         """The labelled frame itself: every pixel shows its own place."""
@@ -32,7 +39,7 @@ class Coordinates(Labels):
         return cls(np.stack([x, y], axis=-1))
 
     @classmethod
-    def read(cls, path: Path) -> "Coordinates":
+    def read(cls, path: str | Path) -> "Coordinates":
         try:
             array = np.asarray(np.load(path, allow_pickle=False), np.float32)
             if array.ndim != 3 or array.shape[2] != 2:
@@ -46,9 +53,13 @@ class Coordinates(Labels):
             ) from error
         return cls(array)
 
-    def write(self, path: Path) -> None:
+    def write(self, path: str | Path) -> None:
         with atomic_write(path) as file:
             np.save(file, self.xy)
+
+    def __repr__(self) -> str:
+        height, width, _ = self.xy.shape
+        return f"Coordinates({width}x{height})"
 
     def size(self) -> tuple[int, int]:
         height, width, _ = self.xy.shape
@@ -91,8 +102,8 @@ class CoordinateSpace:
     def extent(self, soft: SoftMap) -> Extent:
         return torch.ones_like(soft[..., :1])
 
-    def shows(self, labels: Coordinates) -> Bool[Tensor, " objects"]:
-        return torch.ones(1, dtype=torch.bool)
+    def presence(self, labels: Coordinates) -> tuple[Presence | None, ...]:
+        return ("visible",)
 
     def put_back(self, given: Coordinates, decided: Coordinates) -> Coordinates:
         return given

@@ -3,10 +3,10 @@
 import csv
 import io
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -17,9 +17,9 @@ from timecycle.errors import LabelError
 from timecycle.files import write_text
 from timecycle.grid import Axis, Grid
 from timecycle.labels.soft import Extent, SoftMap
-from timecycle.labels.space import Labels
+from timecycle.labels.space import Labels, Presence, listed
 
-COLUMNS = ("frame", "name", "x", "y", "visible")
+COLUMNS = ("frame", "name", "x", "y", "visible", "confidence")
 
 _SHOWN = ("", "1", "true", "yes", "1.0", "2")
 _HIDDEN = ("0", "false", "no", "0.0")
@@ -27,15 +27,26 @@ _HIDDEN = ("0", "false", "no", "0.0")
 
 @dataclass(frozen=True, eq=False)
 class Keypoints(Labels):
-    """Named points of one frame; a point that is not visible has no meaningful place."""
+    """Named points of one frame.
+
+    A point that is not visible may have a place all the same, the best guess, or none: NaN. Points that were propagated
+    have a confidence, from 0 to 1; NaN where nothing is known of a point.
+    """
 
     names: tuple[str, ...]
     xy: Float32[np.ndarray, "points 2"]
     visible: Bool[np.ndarray, " points"]
+    confidence: Float32[np.ndarray, " points"] | None = None
     kind: ClassVar[str] = "keypoints"
     suffix: ClassVar[str] = ".csv"
 
     def __post_init__(self) -> None:
+        arrays = isinstance(self.xy, np.ndarray) and isinstance(self.visible, np.ndarray)
+        if not arrays or self.xy.ndim != 2 or self.xy.shape[1] != 2 or self.visible.ndim != 1:
+            raise LabelError(
+                f"points were passed as {_described(self.xy)} with visibilities as {_described(self.visible)}",
+                remedy="give names, an array of float32 (points, 2) and an array of bool (points)",
+            )
         if not len(self.names) == len(self.xy) == len(self.visible):
             raise LabelError(
                 f"there are {len(self.names)} names, {len(self.xy)} places and {len(self.visible)} visibilities",
@@ -46,7 +57,7 @@ class Keypoints(Labels):
             raise LabelError(f"the point {twice!r} is placed twice", remedy="name every point of a frame once")
 
     @classmethod
-    def read(cls, path: Path) -> "Keypoints":
+    def read(cls, path: str | Path) -> "Keypoints":
         """The points of a CSV that holds one frame."""
         frames = read_keypoints(path)
         if len(frames) != 1:
@@ -55,15 +66,28 @@ class Keypoints(Labels):
                 remedy="give the file itself as LABELS: each row's `frame` says which frame it belongs to",
             )
         (points,) = frames.values()
-        return cls(points.names, points.xy, points.visible)
+        return cls(points.names, points.xy, points.visible, points.confidence)
 
-    def write(self, path: Path) -> None:
+    def with_confidence(self, values: Mapping[str, float], *, unseen: Container[str]) -> "Keypoints":
+        """The points with the confidence of each; those that are `unseen` are no longer visible."""
+        confidence = np.array([values.get(name, np.nan) for name in self.names], np.float32)
+        visible = np.array([bool(v) and n not in unseen for n, v in zip(self.names, self.visible, strict=True)], bool)
+        return replace(self, visible=visible, confidence=confidence)
+
+    def write(self, path: str | Path) -> None:
         """One row a point; the frame's number is the file's name."""
+        path = Path(path)
         frame = int(path.stem) if path.stem.isdecimal() else 0
         write_text(path, keypoints_csv({frame: self}))
 
+    def __repr__(self) -> str:
+        return f"Keypoints({listed(self.names)}; {int(self.visible.sum())} visible)"
+
     def size(self) -> None:
         return None
+
+    def is_empty(self) -> bool:
+        return not self.visible.any()
 
     @classmethod
     def space(cls, labelled: Sequence["Keypoints"]) -> "KeypointSpace":
@@ -98,7 +122,7 @@ class KeypointSpace:
         """Centre of mass of the 3x3 cells around each channel's strongest cell; no weight at all: not visible."""
         rows, columns, channels = soft.shape
         peak = soft.reshape(rows * columns, channels).argmax(dim=0)
-        xy = np.zeros((channels, 2), np.float32)
+        xy = np.full((channels, 2), np.nan, np.float32)
         visible = np.zeros(channels, bool)
         for channel, place in enumerate(peak.tolist()):
             row, column = divmod(place, columns)
@@ -120,8 +144,9 @@ class KeypointSpace:
     def extent(self, soft: SoftMap) -> Extent:
         return soft
 
-    def shows(self, labels: Keypoints) -> Bool[Tensor, " objects"]:
-        return self.speaks(labels)
+    def presence(self, labels: Keypoints) -> tuple[Presence | None, ...]:
+        seen = dict(zip(labels.names, labels.visible.tolist(), strict=True))
+        return tuple(("visible" if seen[name] else "occluded") if name in seen else None for name in self.names)
 
     def put_back(self, given: Keypoints, decided: Keypoints) -> Keypoints:
         xy, visible = decided.xy.copy(), decided.visible.copy()
@@ -134,8 +159,9 @@ class KeypointSpace:
         return KeypointSpace(tuple(dict.fromkeys(self.names + labels.names)))
 
 
-def read_keypoints(path: Path) -> dict[int, Keypoints]:
-    """The points of every frame in a CSV with the columns frame, name, x, y and (optionally) visible."""
+def read_keypoints(path: str | Path) -> dict[int, Keypoints]:
+    """The points of every frame in a CSV with the columns frame, name, x, y and optionally visible and confidence."""
+    path = Path(path)
     try:
         reader = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig")))
         rows = [(reader.line_num, row) for row in reader]
@@ -149,7 +175,7 @@ def read_keypoints(path: Path) -> dict[int, Keypoints]:
             f"{path} has no column {missing[0]!r}" if rows else f"{path} has no rows",
             remedy="write a first line frame,name,x,y,visible and one row per point below it",
         )
-    frames: dict[int, list[tuple[str, float, float, bool]]] = {}
+    frames: dict[int, list[_Point]] = {}
     for line, row in rows:
         point = {column: (row.get(column) or "").strip() for column in COLUMNS}
         for column, readable in _READABLE.items():
@@ -160,20 +186,30 @@ def read_keypoints(path: Path) -> dict[int, Keypoints]:
                 )
         x, y = (float(point[axis] or "nan") for axis in ("x", "y"))
         visible = point["visible"].lower() not in _HIDDEN and math.isfinite(x) and math.isfinite(y)
-        frames.setdefault(int(point["frame"]), []).append((point["name"], x, y, visible))
+        confidence = float(point["confidence"] or "nan")
+        frames.setdefault(int(point["frame"]), []).append(_Point(point["name"], x, y, visible, confidence))
     return {frame: _points(path, frame, points) for frame, points in sorted(frames.items())}
 
 
 def keypoints_csv(frames: dict[int, Keypoints]) -> str:
-    """The CSV of many frames; x, y in as few digits as give them back exactly, empty where not visible."""
+    """The CSV of many frames; x, y in as few digits as give them back exactly, empty where a point has no place."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for frame, points in frames.items():
-        for name, (x, y), visible in zip(points.names, points.xy, points.visible, strict=True):
-            place = (str(x), str(y)) if visible else ("", "")
-            writer.writerow((frame, name, *place, int(visible)))
+        for i, (name, (x, y)) in enumerate(zip(points.names, points.xy, strict=True)):
+            place = (str(x), str(y)) if np.isfinite((x, y)).all() else ("", "")
+            confidence = "" if points.confidence is None else _short(points.confidence[i])
+            writer.writerow((frame, name, *place, int(points.visible[i]), confidence))
     return text.getvalue()
+
+
+def _described(value: object) -> str:
+    return f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
+
+
+def _short(confidence: np.float32) -> str:
+    return "" if np.isnan(confidence) else str(confidence)
 
 
 def _is_number(text: str) -> bool:
@@ -190,16 +226,29 @@ _READABLE: dict[str, Callable[[str], bool]] = {
     "x": _is_number,
     "y": _is_number,
     "visible": lambda text: text.lower() in _SHOWN + _HIDDEN,
+    "confidence": _is_number,
 }
 
 
-def _points(path: Path, frame: int, points: list[tuple[str, float, float, bool]]) -> Keypoints:
-    names = tuple(name for name, *_ in points)
+class _Point(NamedTuple):
+    """One row of the table."""
+
+    name: str
+    x: float
+    y: float
+    visible: bool
+    confidence: float
+
+
+def _points(path: Path, frame: int, points: Sequence[_Point]) -> Keypoints:
+    names = tuple(point.name for point in points)
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise LabelError(f"{path} places {twice!r} twice on frame {frame}", remedy="name every point of a frame once")
-    xy = np.array([(x, y) for _, x, y, _ in points], np.float32)
-    return Keypoints(names, xy, np.array([visible for *_, visible in points], bool))
+    xy = np.array([(point.x, point.y) for point in points], np.float32)
+    confidence = np.array([point.confidence for point in points], np.float32)
+    visible = np.array([point.visible for point in points], bool)
+    return Keypoints(names, xy, visible, None if np.isnan(confidence).all() else confidence)
 
 
 def _tent(axis: Axis, pixel: float) -> Float[Tensor, " cells"]:

@@ -1,23 +1,21 @@
 """Instance masks: an object id per pixel, 0 for the background. Ids are kept exactly, up to 65535."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int, Shaped, UInt8, UInt16
-from PIL import Image
+from jaxtyping import Bool, Int, Shaped, UInt16
 from torch import Tensor
 
 from timecycle.errors import LabelError
-from timecycle.files import atomic_write
 from timecycle.grid import Grid
-from timecycle.labels.image import open_image
-from timecycle.labels.palette import palette
+from timecycle.labels.mask_file import MaskFile, read_mask_files, write_ids
 from timecycle.labels.soft import Extent, SoftMap, pool, upsample_argmax
-from timecycle.labels.space import Labels
+from timecycle.labels.space import Labels, Presence, listed, nearest
 
 _CHANNELS_AT_ONCE = 16  # one-hot planes of a 480p image held together: 26 MB
 
@@ -26,13 +24,15 @@ _CHANNELS_AT_ONCE = 16  # one-hot planes of a 480p image held together: 26 MB
 class Masks(Labels):
     """Object ids of one frame.
 
-    A frame speaks only for the objects drawn on it: the others are carried through it. With `complete` it speaks
-    for all of them, so an object that is not drawn is not there.
+    An annotated frame constrains only the objects on it; other objects keep being propagated. With `complete` it
+    constrains all of them, so an object that is not on it is absent. So is every object where nothing is annotated.
     """
 
     ids: UInt16[np.ndarray, "height width"]
     complete: bool = False
     deep: bool = False  # write 16 bits even where all ids of this frame fit in 8: one run, one kind of file
+    path: Path | None = field(default=None, repr=False, compare=False)  # the file they were read from, to name it
+    coloured: bool = field(default=False, repr=False, compare=False)  # ids only number colours (see mask_file.py)
     kind: ClassVar[str] = "masks"
     suffix: ClassVar[str] = ".png"
 
@@ -72,24 +72,34 @@ class Masks(Labels):
         return cls.of(inside)
 
     @classmethod
-    def read(cls, path: Path, *, colours: Sequence[int] = ()) -> "Masks":
+    def read(cls, path: str | Path, *, colours: Sequence[int] = ()) -> "Masks":
         """Masks from an image: palette and grey values are the ids; colours become ids by `colours_in`'s rule."""
-        return cls(_read_ids(Path(path), colours))
+        (file,) = read_mask_files([path], colours=colours)
+        return cls.of_file(file)
 
-    def write(self, path: Path) -> None:
-        """A palette PNG, or a 16-bit grey PNG where an id is above 255."""
-        if self.deep or self.ids.max(initial=0) > 255:
-            image = Image.fromarray(self.ids)
-        else:
-            image = Image.fromarray(self.ids.astype(np.uint8))
-            image.putpalette(palette().tobytes())
-        with atomic_write(path) as file:
-            # Level 1 compresses these flat images nearly as well as the default, several times faster.
-            image.save(file, format="PNG", compress_level=1)
+    @classmethod
+    def of_file(cls, file: MaskFile) -> "Masks":
+        """Masks that remember the file they came from."""
+        return cls(file.ids, path=file.path, coloured=file.coloured)
+
+    def write(self, path: str | Path, *, grey: bool = False) -> None:
+        """Write a palette PNG or, with `grey`, a plain grey one; always 16-bit grey where an id is above 255."""
+        write_ids(path, self.ids, deep=self.deep or bool(self.ids.max(initial=0) > 255), grey=grey)
+
+    def __repr__(self) -> str:
+        height, width = self.ids.shape
+        objects = [str(i) for i in np.unique(self.ids) if i]
+        return f"Masks({width}x{height}, objects {listed(objects)}{', complete' if self.complete else ''})"
 
     def size(self) -> tuple[int, int]:
         height, width = self.ids.shape
         return height, width
+
+    def is_empty(self) -> bool:
+        return not self.ids.any()
+
+    def resized(self, height_px: int, width_px: int) -> "Masks":
+        return dataclasses.replace(self, ids=nearest(self.ids, height_px, width_px))
 
     @classmethod
     def space(cls, labelled: Sequence["Masks"]) -> "MaskSpace":
@@ -127,8 +137,9 @@ class MaskSpace:
     def extent(self, soft: SoftMap) -> Extent:
         return soft[..., 1:]
 
-    def shows(self, labels: Masks) -> Bool[Tensor, " objects"]:
-        return self.speaks(labels)[1:]
+    def presence(self, labels: Masks) -> tuple[Presence | None, ...]:
+        drawn = set(np.unique(labels.ids).tolist())
+        return tuple("visible" if i in drawn else "absent" if labels.complete else None for i in self.ids[1:])
 
     def put_back(self, given: Masks, decided: Masks) -> Masks:
         silent = np.where(np.isin(decided.ids, np.unique(given.ids)), 0, decided.ids)
@@ -152,122 +163,3 @@ def pool_ids(ids: Int[np.ndarray, "height width"], order: Sequence[int], grid: G
         for i in range(0, len(order), _CHANNELS_AT_ONCE)
     ]
     return torch.cat(parts, dim=-1)
-
-
-def colours_in(paths: Iterable[Path]) -> tuple[int, ...]:
-    """The colours (0xRRGGBB) of RGB masks that are not in the palette, in a fixed order.
-
-    They are numbered 1, 2, ... in this order. Files read together must be numbered together, or the same colour
-    would mean one object in one file and another in the next.
-    """
-    found: set[int] = set()
-    numbered: Path | None = None
-    for path in paths:
-        with open_image(Path(path)) as image:
-            if image.mode in _COLOUR_MODES:
-                found |= {int(code) for code in np.unique(_codes(_rgba(image)))}
-            else:
-                numbered = Path(path)
-    if found <= set(_palette_ids()):
-        return ()
-    if numbered is not None:
-        raise LabelError(
-            f"{numbered} numbers its objects but other masks show them as colours of their own",
-            remedy="save all masks the same way: palette PNGs, or RGB with one colour per object",
-        )
-    return tuple(sorted(found - {0}))
-
-
-_COLOUR_MODES = ("RGB", "RGBA", "PA", "CMYK", "YCbCr", "LAB", "HSV")
-
-
-def _read_ids(path: Path, colours: Sequence[int]) -> UInt16[np.ndarray, "height width"]:
-    with open_image(path) as image:
-        if image.format in ("JPEG", "MPO"):
-            raise LabelError(
-                f"{path} is a JPEG, whose compression invents values around every outline",
-                remedy="save the mask as a PNG",
-            )
-        if image.mode in ("P", "1"):
-            return np.array(image).astype(np.uint16)
-        if image.mode in ("L", "LA"):
-            grey = np.array(image).reshape(image.height, image.width, -1)
-            _refuse_soft_edges(path, grey)
-            return np.where(grey[..., -1] == 0, 0, grey[..., 0]).astype(np.uint16)
-        if image.mode.startswith("I"):
-            return _whole_ids(path, np.array(image).astype(np.int64))
-        if image.mode in _COLOUR_MODES:
-            rgba = _rgba(image)
-            _refuse_soft_edges(path, rgba)
-            codes = _codes(rgba)
-            table = _palette_ids()
-            if colours or not {int(code) for code in np.unique(codes)} <= set(table):
-                table = {0: 0} | {code: 1 + i for i, code in enumerate(colours or colours_in([path]))}
-            values, inverse = np.unique(codes, return_inverse=True)
-            strange = [int(v) for v in values if int(v) not in table]
-            if strange:
-                raise LabelError(
-                    f"{path} has the colour #{strange[0]:06x}, which stands for no object",
-                    remedy="read masks that belong together with colours=colours_in(all of them)",
-                )
-            return np.array([table[int(v)] for v in values], np.uint16)[inverse.reshape(codes.shape)]
-        raise LabelError(
-            f"{path} is an image of mode {image.mode}, whose values are not object ids",
-            remedy="save the mask as a palette, grey or RGB PNG",
-        )
-
-
-def _rgba(image: Image.Image) -> UInt8[np.ndarray, "height width 4"]:
-    """Colour and alpha; a transparent pixel has no colour, whatever the file holds there."""
-    rgba = np.array(image.convert("RGBA"))
-    rgba[rgba[..., 3] == 0] = 0
-    return rgba
-
-
-def _codes(rgba: UInt8[np.ndarray, "height width 4"]) -> Int[np.ndarray, "height width"]:
-    """Colours as 0xRRGGBB."""
-    red, green, blue = (rgba[..., channel].astype(np.int64) for channel in range(3))
-    return (red << 16) | (green << 8) | blue
-
-
-def _palette_ids() -> dict[int, int]:
-    return {(int(r) << 16) | (int(g) << 8) | int(b): i for i, (r, g, b) in enumerate(palette())}
-
-
-def _whole_ids(path: Path, values: Int[np.ndarray, "height width"]) -> UInt16[np.ndarray, "height width"]:
-    try:
-        return Masks.of(values).ids
-    except LabelError as error:
-        raise LabelError(f"{path}: {error.problem}", remedy=error.remedy) from error
-
-
-def _refuse_soft_edges(path: Path, values: UInt8[np.ndarray, "height width channels"]) -> None:
-    """Anti-aliasing invents values along edges: read as ids they would be objects of their own.
-
-    A hard edge goes from one value to the next at once. A soft one passes through values in between, each a pixel
-    wide and between those on its two sides in every channel. Hard masks have such pixels too, where one object is
-    squeezed between two others, but they are few (below 5 % of all steps for a thousand objects on a small image,
-    above 10 % for anti-aliased outlines), or of one value (an outline with an id of its own). A thin object on a
-    plain ground is not between its two sides.
-    """
-    steps = passes = 0
-    passing = np.zeros(values.shape[:2], bool)
-    for axis in (0, 1):
-        # Views with the axis first: what is marked in `found` is marked in `passing`.
-        found = np.moveaxis(passing, axis, 0)
-        step = np.sign(np.diff(np.moveaxis(values, axis, 0).astype(np.int16), axis=0))
-        moves = np.asarray((step != 0).any(axis=-1))
-        between = moves[:-1] & moves[1:] & (step[:-1] * step[1:] >= 0).all(axis=-1)
-        found[1:-1] |= between
-        steps += int(moves.sum())
-        passes += int(between.sum())
-    if passes <= 0.08 * steps:
-        return
-    invented = len(np.unique(values[passing], axis=0))
-    count = len(np.unique(values.reshape(-1, values.shape[-1]), axis=0))
-    if invented >= (3 if count - invented > 2 else 2):
-        raise LabelError(
-            f"{path} has soft edges: {invented} of its {count} values lie between those on both sides of an outline",
-            remedy="draw with a hard brush (anti-aliasing off) and resize with nearest neighbour; "
-            "if every value is an object, save a palette PNG",
-        )

@@ -1,7 +1,7 @@
 """Parts: a part class and a person per pixel, carried as one channel per pair."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from timecycle.errors import LabelError
 from timecycle.grid import Grid
 from timecycle.labels.masks import Masks, pool_ids
 from timecycle.labels.soft import Extent, SoftMap, upsample_argmax
-from timecycle.labels.space import Labels
+from timecycle.labels.space import Labels, Presence, listed, nearest
 
 _PEOPLE = 1000  # file value = part * 1000 + person, the convention of Cityscapes' instance images
 
@@ -26,6 +26,7 @@ class Parts(Labels):
     part: UInt16[np.ndarray, "height width"]
     person: UInt16[np.ndarray, "height width"]
     complete: bool = False
+    path: Path | None = field(default=None, repr=False, compare=False)  # the file they were read from, to name it
     kind: ClassVar[str] = "parts"
     suffix: ClassVar[str] = ".png"
 
@@ -35,7 +36,7 @@ class Parts(Labels):
         return self.part.astype(np.int64) * _PEOPLE + self.person.astype(np.int64)
 
     @classmethod
-    def read(cls, path: Path) -> "Parts":
+    def read(cls, path: str | Path) -> "Parts":
         """Parts from a 16-bit PNG whose values are part * 1000 + person."""
         part, person = np.divmod(Masks.read(path).ids, _PEOPLE)
         if ((part == 0) & (person > 0)).any():
@@ -43,19 +44,36 @@ class Parts(Labels):
                 f"{path} has values below {_PEOPLE}, which name no part",
                 remedy=f"write part * {_PEOPLE} + person in a 16-bit PNG, or pass --kind masks",
             )
-        return cls(part.astype(np.uint16), person.astype(np.uint16))
+        return cls(part.astype(np.uint16), person.astype(np.uint16), path=Path(path))
 
-    def write(self, path: Path) -> None:
+    def write(self, path: str | Path) -> None:
         if self.pairs.max(initial=0) > 65535 or self.person.max(initial=0) >= _PEOPLE:
             raise LabelError(
-                f"{path.name} cannot hold part {self.part.max()} of person {self.person.max()}",
+                f"{Path(path).name} cannot hold part {self.part.max()} of person {self.person.max()}",
                 remedy="number parts up to 64 and people up to 999",
             )
         Masks.of(self.pairs).write(path)
 
+    @staticmethod
+    def part_of(pair: int) -> int:
+        """The part of a value of the file."""
+        return pair // _PEOPLE
+
+    def __repr__(self) -> str:
+        height, width = self.part.shape
+        pairs = [str(pair) for pair in np.unique(self.pairs) if pair]
+        return f"Parts({width}x{height}, parts {listed(pairs)}{', complete' if self.complete else ''})"
+
     def size(self) -> tuple[int, int]:
         height, width = self.part.shape
         return height, width
+
+    def is_empty(self) -> bool:
+        return not self.pairs.any()
+
+    def resized(self, height_px: int, width_px: int) -> "Parts":
+        part, person = (nearest(array, height_px, width_px) for array in (self.part, self.person))
+        return replace(self, part=part, person=person)
 
     @classmethod
     def space(cls, labelled: Sequence["Parts"]) -> "PartSpace":
@@ -94,8 +112,18 @@ class PartSpace:
     def extent(self, soft: SoftMap) -> Extent:
         return soft[..., 1:]
 
-    def shows(self, labels: Parts) -> Bool[Tensor, " objects"]:
-        return self.speaks(labels)[1:]
+    def presence(self, labels: Parts) -> tuple[Presence | None, ...]:
+        pairs = set(np.unique(labels.pairs).tolist())
+        people = {pair % _PEOPLE for pair in pairs - {0}}
+
+        def of(pair: int) -> Presence | None:
+            if pair in pairs:
+                return "visible"
+            if pair % _PEOPLE in people:  # the person is in view, this part of them is not
+                return "occluded"
+            return "absent" if labels.complete else None
+
+        return tuple(of(pair) for pair in self.pairs[1:])
 
     def put_back(self, given: Parts, decided: Parts) -> Parts:
         if given.complete:

@@ -2,14 +2,17 @@
 
 import dataclasses
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from timecycle.errors import LabelError
-from timecycle.files import natural_order
+from timecycle.files import frame_number, natural_order
 from timecycle.labels.coordinates import Coordinates
+from timecycle.labels.fitting import note_two_whites
 from timecycle.labels.keypoints import Keypoints, read_keypoints
-from timecycle.labels.masks import Masks, colours_in
+from timecycle.labels.mask_file import colours_in, read_mask_files
+from timecycle.labels.masks import Masks
 from timecycle.labels.parts import Parts
 from timecycle.labels.space import Labels
 from timecycle.labels.texture import Texture
@@ -20,24 +23,38 @@ KINDS: dict[str, type[Labels]] = {kind.kind: kind for kind in (Masks, Parts, Key
 _SUFFIXES = (".png", ".csv", ".npy", ".tif", ".tiff", ".bmp")
 
 
-def read_labels(
-    arguments: Sequence[str | Path], *, kind: str | None = None, complete: bool = False
-) -> dict[int, Labels]:
-    """Labels by frame number. Without a kind, CSV files are keypoints and images are masks.
+def is_label_file(argument: str) -> bool:
+    """Whether a word of the command line, FILE or INDEX=FILE, names a file that can hold labels."""
+    numbered = re.fullmatch(r"(\d+)=(.+)", argument)
+    path = Path(numbered[2] if numbered and not Path(argument).exists() else argument)
+    return path.suffix.lower() in _SUFFIXES and path.is_file()
 
-    `complete`: masks and parts show every object of their frame (see Masks).
+
+def read_labels(
+    arguments: Sequence[str | Path],
+    *,
+    kind: str | None = None,
+    complete: bool = False,
+    numbers: Sequence[int] | None = None,
+) -> dict[int, Labels]:
+    """Labels by the index of their frame. Without a kind, CSV files are keypoints and images are masks.
+
+    `complete`: masks and parts show every object of their frame (see Masks). `numbers` are those of the video's frames
+    (`Video.numbers`), by which files, arguments and tables name them; a bare file belongs to the first frame.
     """
     if arguments and all(str(argument).lower().endswith(".csv") for argument in arguments):
-        return dict(_read_points([Path(argument) for argument in arguments]))
-    files = _files(arguments)
+        return dict(_read_points([Path(argument) for argument in arguments], numbers))
+    files = _files(arguments, numbers)
     kind = kind or _guess_kind(files)
     if kind not in KINDS:
         raise LabelError(f"there is no kind of labels {kind!r}", remedy=f"choose one of {', '.join(KINDS)}")
     if kind == Keypoints.kind:
-        return dict(_read_points(list(files.values())))
+        return dict(_read_points(list(files.values()), numbers))
     if kind == Masks.kind:
         colours = colours_in(files.values())
-        masks = {index: Masks.read(path, colours=colours) for index, path in files.items()}
+        read = read_mask_files(list(files.values()), colours=colours)
+        masks = {index: Masks.of_file(file) for index, file in zip(files, read, strict=True)}
+        note_two_whites(masks)
         return {index: dataclasses.replace(m, complete=complete) for index, m in masks.items()}
     if kind == Parts.kind:
         parts = {index: Parts.read(path) for index, path in files.items()}
@@ -45,41 +62,61 @@ def read_labels(
     return {index: KINDS[kind].read(path) for index, path in files.items()}
 
 
-def _files(arguments: Sequence[str | Path]) -> dict[int, Path]:
+def path_of(argument: str | Path) -> Path:
+    """The file or folder of an argument, FILE or FRAME=FILE."""
+    numbered = re.fullmatch(r"(\d+)=(.+)", str(argument))
+    return Path(numbered[2]) if numbered and not Path(argument).exists() else Path(argument)
+
+
+def index_of(number: int, numbers: Sequence[int] | None) -> int:
+    """The index of the frame that a video calls `number`; without `numbers` frames are called by their index."""
+    if numbers is None or (isinstance(numbers, range) and numbers.start == 0):
+        return number
+    place = bisect_left(numbers, number)
+    if place == len(numbers) or numbers[place] != number:
+        raise LabelError(
+            f"there is no frame {number}: the video's frames are numbered {numbers[0]} to {numbers[-1]}",
+            remedy="give the number in the name of the frame's image file",
+        )
+    return place
+
+
+def _files(arguments: Sequence[str | Path], numbers: Sequence[int] | None) -> dict[int, Path]:
     files: dict[int, Path] = {}
     for argument in arguments:
-        for index, path in _expand(str(argument)).items():
+        for number, path in _expand(str(argument)).items():
+            index = 0 if number is None else index_of(number, numbers)
             if index in files:
                 raise LabelError(
-                    f"frame {index} has two label files: {files[index]} and {path}",
+                    f"frame {number or 0} has two label files: {files[index]} and {path}",
                     remedy="give each frame one file, as INDEX=FILE",
                 )
             files[index] = path
     return files
 
 
-def _expand(argument: str) -> dict[int, Path]:
+def _expand(argument: str) -> dict[int | None, Path]:
+    """The files of an argument by frame number; none for the first frame."""
     numbered = re.fullmatch(r"(\d+)=(.+)", argument)
     if numbered and not Path(argument).exists():
         return {int(numbered[1]): Path(numbered[2])}
     path = Path(argument)
     if not path.is_dir():
-        return {0: path}
-    found: dict[int, Path] = {}
+        return {None: path}
+    found: dict[int | None, Path] = {}
     for file in sorted(path.iterdir(), key=natural_order):
         if file.suffix.lower() in _SUFFIXES and not file.name.startswith("."):
-            number = re.search(r"(\d+)\D*$", file.stem)
+            number = frame_number(file)
             if number is None:
                 raise LabelError(
                     f"{file} has no frame number in its name", remedy="name label files by frame: 00012.png"
                 )
-            index = int(number[1])
-            if index in found:
+            if number in found:
                 raise LabelError(
-                    f"frame {index} has two label files: {found[index]} and {file}",
+                    f"frame {number} has two label files: {found[number]} and {file}",
                     remedy="keep one file for each frame",
                 )
-            found[index] = file
+            found[number] = file
     if not found:
         raise LabelError(
             f"the folder {path} has no label files", remedy="put files named by frame number in it: 00012.png"
@@ -94,7 +131,7 @@ def _guess_kind(files: Mapping[int, Path]) -> str:
     return Coordinates.kind if suffixes == {".npy"} else Masks.kind
 
 
-def _read_points(files: Sequence[Path]) -> dict[int, Keypoints]:
+def _read_points(files: Sequence[Path], numbers: Sequence[int] | None) -> dict[int, Keypoints]:
     """A CSV says itself which frames it is about; no two files may place points on the same frame."""
     points: dict[int, Keypoints] = {}
     for path in files:
@@ -103,10 +140,11 @@ def _read_points(files: Sequence[Path]) -> dict[int, Keypoints]:
                 f"{path} numbers a CSV, whose rows say themselves which frame they belong to",
                 remedy="give the file alone and write the frame's number in its `frame` column",
             )
-        for index, found in read_keypoints(path).items():
+        for number, found in read_keypoints(path).items():
+            index = index_of(number, numbers)
             if index in points:
                 raise LabelError(
-                    f"{path} places points on frame {index}, as another file does",
+                    f"{path} places points on frame {number}, as another file does",
                     remedy="keep the points of one frame in one file",
                 )
             points[index] = found

@@ -3,15 +3,19 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
+import numpy as np
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Shaped
 from torch import Tensor
 
 from timecycle.errors import LabelError
 from timecycle.grid import Grid
 from timecycle.labels.soft import Extent, SoftMap
+
+# What an annotation says of an object: it is in view, something hides it, or it is not in the frame at all.
+Presence = Literal["visible", "occluded", "absent"]
 
 
 class Labels(ABC):
@@ -24,13 +28,21 @@ class Labels(ABC):
     def size(self) -> tuple[int, int] | None:
         """(height, width) in pixels, or None where the labels have no image (keypoints)."""
 
+    def is_empty(self) -> bool:
+        """Whether no object is on the frame."""
+        return False
+
+    def resized(self, height_px: int, width_px: int) -> "Self | None":
+        """The labels at another size, by nearest neighbour; None where they cannot be resized."""
+        return None
+
     @abstractmethod
-    def write(self, path: Path) -> None:
+    def write(self, path: str | Path) -> None:
         """Write the labels so that `read` gives them back exactly."""
 
     @classmethod
     @abstractmethod
-    def read(cls, path: Path) -> Self:
+    def read(cls, path: str | Path) -> Self:
         """The labels of a file."""
 
     @classmethod
@@ -73,8 +85,8 @@ class Space(Protocol):
         """How much of every cell each of the `objects` covers, 0 to 1."""
         ...
 
-    def shows(self, labels: Any) -> Bool[Tensor, " objects"]:
-        """Which of the `objects` this labelled frame speaks for."""
+    def presence(self, labels: Any) -> tuple[Presence | None, ...]:
+        """What this annotated frame says of each of the `objects`; None for one that is not annotated on it."""
         ...
 
     def put_back(self, given: Any, decided: Any) -> Any:
@@ -84,6 +96,22 @@ class Space(Protocol):
     def widened(self, labels: Any) -> "Space":
         """This space with channels added, at the end, for objects of `labels` it did not have."""
         ...
+
+
+def listed(names: Sequence[str], most: int = 6) -> str:
+    """The names on one short line, for people."""
+    shown = [name if len(name) <= 24 else f"{name[:23]}…" for name in names[:most]]
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return (", ".join(shown) or "none") + more
+
+
+def nearest(
+    array: Shaped[np.ndarray, "height width *channels"], height_px: int, width_px: int
+) -> Shaped[np.ndarray, "height_px width_px *channels"]:
+    """An array of pixels at another size: each new pixel takes the value at its centre."""
+    rows = ((np.arange(height_px) + 0.5) * array.shape[0] / height_px).astype(np.int64)
+    columns = ((np.arange(width_px) + 0.5) * array.shape[1] / width_px).astype(np.int64)
+    return np.asarray(array[rows[:, None], columns])
 
 
 def two_drawings(kind: str) -> LabelError:

@@ -1,7 +1,7 @@
 """Texture: colours painted on a frame, which travel with the surface they were painted on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ from timecycle.grid import Grid
 from timecycle.labels.image import open_image
 from timecycle.labels.masks import Masks, pool_ids
 from timecycle.labels.soft import Extent, SoftMap, pool, upsample, upsample_argmax
-from timecycle.labels.space import Labels, two_drawings
+from timecycle.labels.space import Labels, Presence, nearest, two_drawings
 
 _FLAT_COLOURS = 32  # a photograph has thousands; a painted pattern a handful
 STRIPES = ((230, 57, 70), (244, 162, 41), (255, 230, 109), (42, 157, 95), (38, 110, 200), (131, 56, 200))
@@ -28,22 +28,40 @@ class Texture(Labels):
     """Painted colour (RGB) and how much of each pixel is painted (alpha)."""
 
     rgba: UInt8[np.ndarray, "height width 4"]
+    path: Path | None = field(default=None, repr=False, compare=False)  # the file it was read from, to name it
     kind: ClassVar[str] = "texture"
     suffix: ClassVar[str] = ".png"
 
+    def __post_init__(self) -> None:
+        if self.rgba.dtype != np.uint8 or self.rgba.ndim != 3 or self.rgba.shape[2] != 4:
+            raise LabelError(
+                f"a texture is an array of {self.rgba.dtype} with the shape {self.rgba.shape}",
+                remedy="give red, green, blue and alpha as uint8 (height, width, 4)",
+            )
+
     @classmethod
-    def read(cls, path: Path) -> "Texture":
+    def read(cls, path: str | Path) -> "Texture":
         """A texture from any image; one without an alpha channel paints every pixel."""
         with open_image(Path(path)) as image:
-            return cls(np.array(image.convert("RGBA")))
+            return cls(np.array(image.convert("RGBA")), path=Path(path))
 
-    def write(self, path: Path) -> None:
+    def write(self, path: str | Path) -> None:
         with atomic_write(path) as file:
             Image.fromarray(self.rgba).save(file, format="PNG", compress_level=1)
+
+    def __repr__(self) -> str:
+        height, width, _ = self.rgba.shape
+        return f"Texture({width}x{height}, {(self.rgba[..., 3] > 0).mean():.1%} painted)"
 
     def size(self) -> tuple[int, int]:
         height, width, _ = self.rgba.shape
         return height, width
+
+    def is_empty(self) -> bool:
+        return not self.rgba[..., 3].any()
+
+    def resized(self, height_px: int, width_px: int) -> "Texture":
+        return replace(self, rgba=nearest(self.rgba, height_px, width_px))
 
     @classmethod
     def space(cls, labelled: Sequence["Texture"]) -> "FlatTextureSpace | TextureSpace":
@@ -83,8 +101,8 @@ class FlatTextureSpace:
     def extent(self, soft: SoftMap) -> Extent:
         return 1 - soft[..., :1]
 
-    def shows(self, labels: Texture) -> Bool[Tensor, " objects"]:
-        return torch.ones(1, dtype=torch.bool)
+    def presence(self, labels: Texture) -> tuple[Presence | None, ...]:
+        return ("visible",)
 
     def put_back(self, given: Texture, decided: Texture) -> Texture:
         return given
@@ -121,8 +139,8 @@ class TextureSpace:
     def extent(self, soft: SoftMap) -> Extent:
         return soft[..., 3:]
 
-    def shows(self, labels: Texture) -> Bool[Tensor, " objects"]:
-        return torch.ones(1, dtype=torch.bool)
+    def presence(self, labels: Texture) -> tuple[Presence | None, ...]:
+        return ("visible",)
 
     def put_back(self, given: Texture, decided: Texture) -> Texture:
         return given

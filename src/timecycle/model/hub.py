@@ -1,13 +1,19 @@
 """Where the Hugging Face Hub keeps encoders: a repository by name, or a folder in the same layout."""
 
 import json
+import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from timecycle.errors import WeightsError
 from timecycle.extras import need
+
+_log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?(#(?P<stage>\w+))?")
 
@@ -43,7 +49,8 @@ def hub_file(hub: HubName, file: str) -> Path | None:
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError  # noqa: PLC0415
 
     try:
-        return Path(hf_hub_download(hub.name, file, revision=hub.revision))
+        with retries_in_one_line():
+            return Path(hf_hub_download(hub.name, file, revision=hub.revision))
     except LocalEntryNotFoundError as error:
         raise WeightsError(
             f"{hub} is not on this machine, and the Hugging Face Hub cannot be reached",
@@ -56,6 +63,29 @@ def hub_file(hub: HubName, file: str) -> Path | None:
             f"the Hugging Face Hub does not give {hub}: {first_line(error)}",
             remedy="check the name; a gated repository needs `hf auth login`",
         ) from error
+
+
+@contextmanager
+def retries_in_one_line() -> Iterator[None]:
+    """Say once that the Hub does not answer: its client says so before and after every try, each time twice."""
+    client = logging.getLogger("huggingface_hub.utils._http")
+
+    def told_otherwise(record: logging.LogRecord) -> bool:
+        about_retries = re.search(r"thrown while requesting|Retrying in", record.getMessage()) is not None
+        if about_retries:
+            _say_that_the_hub_does_not_answer()
+        return not about_retries
+
+    client.addFilter(told_otherwise)
+    try:
+        yield
+    finally:
+        client.removeFilter(told_otherwise)
+
+
+@cache  # once in a process, whatever number of files is asked for
+def _say_that_the_hub_does_not_answer() -> None:
+    _log.warning("the Hugging Face Hub does not answer; trying again for half a minute")
 
 
 def read_hub_config(hub: HubName) -> dict[str, Any]:

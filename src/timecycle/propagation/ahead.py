@@ -6,7 +6,7 @@ convolutions side by side keep two cores busier than one convolution on both. Th
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Barrier
 
@@ -18,6 +18,7 @@ from timecycle.model.encoder import Encoder, FeatureMap
 from timecycle.video import Frame
 
 Encode = Callable[[UInt8[np.ndarray, "height width 3"]], FeatureMap]
+Known = Callable[[int], FeatureMap | None]
 
 _MOST_WORKERS = 4  # each needs memory for its own activations: about 100 MB at 480p
 
@@ -30,17 +31,26 @@ class EncodedFrame:
     features: FeatureMap
 
 
-def encode_ahead(frames: Iterable[Frame], encode: Encode, *, workers: int) -> Iterator[EncodedFrame]:
-    """The frames in their order with their features. At most `workers` and one more are held beyond the one given."""
+def encode_ahead(
+    frames: Iterable[Frame], encode: Encode, *, workers: int, known: Known = lambda _: None
+) -> Iterator[EncodedFrame]:
+    """The frames in their order with their features. At most `workers` and one more are held beyond the one given.
+
+    A frame whose features are `known`, by its index, is not encoded.
+    """
+
+    def features_of(frame: Frame) -> FeatureMap:
+        return known(frame.index) or encode(frame.image)
+
     if workers < 2:
         for frame in frames:
-            yield EncodedFrame(frame, encode(frame.image))
+            yield EncodedFrame(frame, features_of(frame))
         return
     waiting: deque[tuple[Frame, Future[FeatureMap]]] = deque()
     pool = _pool(workers)
     try:
         for frame in frames:
-            waiting.append((frame, pool.submit(encode, frame.image)))
+            waiting.append((frame, pool.submit(features_of, frame)))
             if len(waiting) > workers:
                 yield _first(waiting)
         while waiting:
@@ -52,6 +62,16 @@ def encode_ahead(frames: Iterable[Frame], encode: Encode, *, workers: int) -> It
 def workers_for(encoder: Encoder) -> int:
     """How many frames to encode at once: one, unless the encoder computes on the CPU and says it may be shared."""
     return min(torch.get_num_threads(), _MOST_WORKERS) if getattr(encoder, "shareable", False) else 1
+
+
+def live_worker(encoder: Encoder) -> Executor | None:
+    """Start a worker that encodes frames which come one at a time; None where the caller's own thread does as well.
+
+    The caller matches while the worker waits, and the worker encodes while the caller waits. On one thread both would
+    share one set of OpenMP threads, which keep their cores busy while they wait; with a set of its own for each there
+    are more OpenMP threads than cores, and libgomp lets those that wait sleep. Results are the same to a bit.
+    """
+    return ThreadPoolExecutor(1, "timecycle-live") if workers_for(encoder) > 1 else None
 
 
 def _first(waiting: deque[tuple[Frame, Future[FeatureMap]]]) -> EncodedFrame:

@@ -5,11 +5,11 @@ The number is a rank first and a probability second: its weights are fitted to o
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -19,9 +19,12 @@ from torch import Tensor
 from timecycle.errors import SettingsError
 from timecycle.grid import Grid
 from timecycle.labels.soft import upsample
+from timecycle.labels.space import Presence, listed
 from timecycle.propagation.evidence import CELL_SIGNALS, SIGNALS, Evidence
 
-State = Literal["visible", "uncertain", "occluded", "lost"]
+# Visible, occluded and absent may be annotated; a propagated object is never said to be absent.
+State = Literal["visible", "uncertain", "occluded", "absent", "lost"]
+UNSEEN: tuple[State, ...] = ("occluded", "absent")  # nothing of such an object is labelled, or hardly anything
 Form = Literal["outline", "place"]
 
 _VISIBLE = 0.5  # confidence from which an object counts as followed
@@ -48,21 +51,31 @@ class ObjectConfidence:
     value: float
     state: State
     signals: Mapping[str, float]
+    annotated: bool = False  # on this very frame: what is annotated is certain
+    early: bool = False  # this frame comes before the first one on which the object is annotated
 
 
 @dataclass(frozen=True, eq=False)
 class Confidence:
-    """Of one frame: as sure as its least sure object."""
+    """Of one frame: as sure as the least sure object that counts (`least_sure`)."""
 
-    value: float
     objects: Mapping[str, ObjectConfidence]
     cells: Float[Tensor, "rows columns"]
     grid: Grid
 
     @property
+    def value(self) -> float:
+        least = least_sure(self.objects)
+        return 1.0 if least is None else self.objects[least].value
+
+    @property
     def state(self) -> State:
-        """Of its least sure object."""
-        return min(self.objects.values(), key=lambda one: one.value).state if self.objects else "visible"
+        least = least_sure(self.objects)
+        return "visible" if least is None else self.objects[least].state
+
+    def __repr__(self) -> str:
+        objects = [f"{name} {one.value:.2f} {one.state}" for name, one in self.objects.items()]
+        return f"Confidence({self.value:.2f} {self.state}; {listed(objects, most=3)})"
 
     def pixels(self) -> Float32[np.ndarray, "height width"]:
         """The confidence of every pixel."""
@@ -77,32 +90,69 @@ def judge(
     *,
     form: Form,
     known: Bool[Tensor, " objects"] | None = None,
-    given: Bool[Tensor, " objects"] | None = None,
+    presence: Sequence[Presence | None] | None = None,
+    early: Sequence[bool] | None = None,
 ) -> Confidence:
-    """The confidence that the evidence is worth. What was `given` on this very frame is certain; objects that are not
-    `known` yet, as they are drawn later, are left out."""
+    """The confidence that the evidence is worth.
+
+    An object with an annotated `presence` on this very frame is certain, and its state is the annotated one. Objects
+    that are not `known`, as they are annotated on a later frame only, are left out; `early` ones were propagated back
+    from there.
+    """
     values = fuse(evidence.objects, form)
-    cells = fuse(evidence.cells, "cell")
-    if given is not None:
-        values = torch.where(given, 1.0, values)
-        cells = torch.ones_like(cells) if bool(given.all()) else cells
-    objects = {
-        name: ObjectConfidence(
-            round(float(value), 4),
-            "visible" if given is not None and bool(given[i]) else _state(float(value), evidence, i, form),
-            dict(zip(SIGNALS, (round(float(signal), 4) for signal in evidence.objects[i]), strict=True)),
-        )
-        for i, (name, value) in enumerate(zip(names, values, strict=True))
-        if known is None or bool(known[i])
-    }
-    least = min((one.value for one in objects.values()), default=1.0)
-    return Confidence(least, objects, cells, grid)
+    objects = {}
+    for i, (name, value) in enumerate(zip(names, values.tolist(), strict=True)):
+        annotated = presence[i] if presence is not None else None
+        if annotated is not None:
+            objects[name] = _certain(annotated)
+        elif known is None or bool(known[i]):
+            signals = dict(zip(SIGNALS, (round(signal, 4) for signal in evidence.objects[i].tolist()), strict=True))
+            state = _state(value, evidence, i, form)
+            objects[name] = ObjectConfidence(round(value, 4), state, signals, early=early is not None and early[i])
+    return Confidence(objects, fuse(evidence.cells, "cell"), grid)
 
 
-def certain(names: tuple[str, ...], grid: Grid) -> Confidence:
-    """The confidence of a frame that a person drew."""
-    objects = {name: ObjectConfidence(1.0, "visible", dict.fromkeys(SIGNALS, 1.0)) for name in names}
-    return Confidence(1.0, objects, torch.ones(grid.y.cells, grid.x.cells), grid)
+def certain(names: tuple[str, ...], presence: Sequence[Presence], grid: Grid) -> Confidence:
+    """The confidence of a frame on which every object is annotated."""
+    objects = {name: _certain(state) for name, state in zip(names, presence, strict=True)}
+    return Confidence(objects, torch.ones(grid.y.cells, grid.x.cells), grid)
+
+
+def _certain(state: Presence) -> ObjectConfidence:
+    return ObjectConfidence(1.0, state, dict.fromkeys(SIGNALS, 1.0), annotated=True)
+
+
+@runtime_checkable
+class OfObject(Protocol):
+    """What decides whether an object counts towards its frame."""
+
+    @property
+    def value(self) -> float: ...
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def annotated(self) -> bool: ...
+
+    @property
+    def early(self) -> bool: ...
+
+
+def least_sure(objects: Mapping[str, OfObject]) -> str | None:
+    """The object that a frame takes its confidence and state from: the least sure of those that count.
+
+    On an annotated frame the annotated objects count. On others those that are in view do, and before its first
+    annotation an object counts only where no other does. None where there is no object.
+    """
+    counting = (
+        [name for name, one in objects.items() if one.annotated and one.state not in UNSEEN],
+        [name for name, one in objects.items() if one.annotated],
+        [name for name, one in objects.items() if one.state not in UNSEEN and not one.early],
+        [name for name, one in objects.items() if one.state not in UNSEEN],
+        list(objects),
+    )
+    return min(next(filter(None, counting), []), key=lambda name: objects[name].value, default=None)
 
 
 def fuse(

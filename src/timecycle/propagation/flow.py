@@ -27,6 +27,13 @@ class Correspondence:
     start: Float32[np.ndarray, "rows columns 2"]  # centre of each cell of A, (x, y)
     end: Float32[np.ndarray, "rows columns 2"]  # its match in B
 
+    def __repr__(self) -> str:
+        height, width, _ = self.flow.shape
+        rows, columns = self.similarity.shape
+        return (
+            f"Correspondence(flow {width}x{height}, {columns}x{rows} cells, mean cosine {self.similarity.mean():.3f})"
+        )
+
 
 def correspond(
     a: UInt8[np.ndarray, "height width 3"],

@@ -1,8 +1,7 @@
 """Gathers the evidence for every frame while labels are carried, from features that are there anyway."""
 
-from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -11,11 +10,12 @@ from torch import Tensor
 
 from timecycle.grid import Grid
 from timecycle.labels.soft import SoftMap
-from timecycle.labels.space import Labels, Space, is_of_points
+from timecycle.labels.space import Labels, Presence, Space, is_of_points
 from timecycle.model.encoder import FeatureMap
 from timecycle.propagation.confidence import Confidence, Form, certain, judge
 from timecycle.propagation.evidence import Evidence, Witness, gather, margin_of
 from timecycle.propagation.memory import Memory, Remembered
+from timecycle.propagation.nearest import two_nearest
 from timecycle.propagation.neighbours import Packing
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.trail import Trail
@@ -32,11 +32,16 @@ class Judge:
     encode: Callable[[int], FeatureMap]  # of a frame by its number, with a grid over the frame at its own size
     config: PropagateConfig
     _drawings: OrderedDict[int, Witness] = field(default_factory=OrderedDict)
-    _shown: dict[int, Bool[Tensor, " objects"]] = field(init=False)
+    _presence: dict[int, tuple[Presence | None, ...]] = field(init=False)  # of the objects on each annotated frame
+    _shown: dict[int, Bool[Tensor, " objects"]] = field(init=False)  # which of them are annotated there
     _showing: list[list[int]] = field(init=False)  # of each object, the frames that show it, in order
 
     def __post_init__(self) -> None:
-        self._shown = {index: self.space.shows(labels) for index, labels in self.labels.items()}
+        self._presence = {index: self.space.presence(labels) for index, labels in self.labels.items()}
+        self._shown = {
+            index: torch.tensor([one is not None for one in presence], dtype=torch.bool)
+            for index, presence in self._presence.items()
+        }
         frames = sorted(self._shown)
         objects = range(len(self.space.objects))
         self._showing = [[frame for frame in frames if bool(self._shown[frame][place])] for place in objects]
@@ -72,12 +77,21 @@ class Judge:
         self, index: int, evidence: Evidence | None, grid: Grid, *, knows: Bool[Tensor, " channels"]
     ) -> Confidence | None:
         """The confidence of a frame; none where there is nothing to say, before the first drawing."""
-        if self.is_drawn(index):
-            return certain(self.space.objects, grid)
+        presence = self._presence.get(index)
+        annotated = [one for one in presence or () if one is not None]
+        if presence is not None and len(annotated) == len(presence):
+            return certain(self.space.objects, annotated, grid)
         if evidence is None:
             return None
-        known = self._known(knows)
-        return judge(evidence, self.space.objects, grid, form=self.form, known=known, given=self._shown.get(index))
+        return judge(
+            evidence,
+            self.space.objects,
+            grid,
+            form=self.form,
+            known=self._known(knows),
+            presence=presence,
+            early=[bool(frames) and index < frames[0] for frames in self._showing],
+        )
 
     def of_objects(self, channels: Float[Tensor, " channels"]) -> Float[Tensor, " objects"]:
         """A number for each channel, as one for each object."""
@@ -98,7 +112,7 @@ class Judge:
     def _nearest(self, index: int) -> list[Witness]:
         """Two drawings of each object, the nearest of all objects first."""
         nearest: dict[int, Bool[Tensor, " objects"]] = {}
-        pairs = [_two_nearest(frames, index) for frames in self._showing]
+        pairs = [two_nearest(frames, index) for frames in self._showing]
         for rank in range(2):
             for place, frames in enumerate(pairs):
                 if rank < len(frames) and (frames[rank] in nearest or len(nearest) < _MOST_DRAWINGS):
@@ -118,14 +132,3 @@ class Judge:
                 self._drawings.popitem(last=False)
         self._drawings.move_to_end(index)
         return self._drawings[index]
-
-
-def _two_nearest(frames: Sequence[int], index: int) -> list[int]:
-    """The nearest frames before and after, or two on one side, nearest first; `frames` are in order.
-
-    One drawing can be met by labels that are wrong: where a thing fills the picture, everything that follows looks like
-    part of it. Another one tells.
-    """
-    before, after = frames[: bisect_left(frames, index)], frames[bisect_right(frames, index) :]
-    pair = [before[-1], after[0]] if before and after else [*before[-2:], *after[:2]]
-    return sorted(pair, key=lambda frame: abs(frame - index))

@@ -22,6 +22,10 @@ class Remembered:
     speaks: Bool[Tensor, " channels"] | None = None  # of a labelled frame: the channels its labels decide (on the CPU)
     packing: Packing = field(default_factory=Packing)  # of the features
 
+    def __repr__(self) -> str:
+        rows, columns, _ = self.cells.shape
+        return f"Remembered(frame {self.index}, {columns}x{rows} cells{', labelled' if self.labelled else ''})"
+
     @property
     def labelled(self) -> bool:
         return self.speaks is not None

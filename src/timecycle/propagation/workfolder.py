@@ -16,6 +16,7 @@ from torch import Tensor
 
 from timecycle.files import atomic_write, make_folder
 from timecycle.labels.soft import SoftMap
+from timecycle.labels.space import Space
 from timecycle.propagation.evidence import Evidence
 from timecycle.propagation.memory import Remembered
 from timecycle.propagation.state import Snapshot
@@ -79,6 +80,9 @@ class WorkFolder:
             "frames": [frame.index for frame in snapshot.frames],
             "anchors": snapshot.anchors,
             "past": snapshot.past,
+            "steps": snapshot.steps,
+            "image_size": snapshot.image_size,
+            "kind": snapshot.kind,
         }
         with atomic_write(make_folder(self.path) / f"{name}.safetensors") as file:
             file.write(save(tensors, metadata={"order": json.dumps(order)}))
@@ -95,8 +99,8 @@ class WorkFolder:
         with safe_open(path, framework="pt") as file:
             return int(json.loads(file.metadata()["order"])["next_index"])
 
-    def load_snapshot(self, name: str, encode_frame: EncodeFrame) -> Snapshot:
-        """The snapshot `name`; the features of its frames are made anew."""
+    def load_snapshot(self, name: str, encode_frame: EncodeFrame, space: Space) -> Snapshot:
+        """The snapshot `name` of a state with that `space`; the features of its frames are encoded again."""
         with safe_open(self.path / f"{name}.safetensors", framework="pt") as file:
             order = json.loads(file.metadata()["order"])
             frames = []
@@ -113,7 +117,17 @@ class WorkFolder:
                     )
                 )
             trail = Trail(file.get_tensor("trail")) if "trail" in file.keys() else None  # noqa: SIM118
-        return Snapshot(tuple(frames), tuple(order["anchors"]), tuple(order["past"]), trail)
+        height_width = order["image_size"]
+        return Snapshot(
+            tuple(frames),
+            tuple(order["anchors"]),
+            tuple(order["past"]),
+            trail,
+            space,
+            order["steps"],
+            (height_width[0], height_width[1]) if height_width else None,
+            order["kind"],
+        )
 
 
 def _parts(backward: Backward) -> Iterator[Tensor]:

@@ -6,9 +6,8 @@ them moves differently: this also tells labels that belong to other frames than 
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -25,7 +24,7 @@ from timecycle.propagation.ahead import encode_ahead, workers_for
 from timecycle.propagation.cycle import go_and_return
 from timecycle.propagation.evidence import HOME_CELLS
 from timecycle.propagation.neighbours import Packing, packed_like
-from timecycle.propagation.propagate import check_labels, space_of
+from timecycle.propagation.propagate import fit_labels, space_of
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.state import Propagation
 from timecycle.propagation.window import Window
@@ -91,7 +90,7 @@ def audit(
 ) -> Audit:
     """Follow the labels through the video and say what does not fit."""
     limits = limits or AuditConfig()
-    check_labels(video, labels)
+    labels = fit_labels(video, labels)
     if len(labels) < 3:
         raise LabelError(
             f"there are labels on {len(labels)} frames", remedy="give a labelled track, of 3 frames at least"
@@ -129,6 +128,7 @@ class _Step:
 
     index_before: int
     index: int
+    number: int  # what people call the frame
     was: PerObject  # area in cells, on the frame before
     now: PerObject
     surely: PerObject  # of the frame before, what is surely seen again
@@ -141,14 +141,38 @@ class _Step:
 
 @dataclass(eq=False)
 class _Track:
-    """Labels on the grid, the steps between them, and of every frame the matches some labels back."""
+    """What was measured on the way through the labels. Maps of cells are kept only of the frames still needed."""
 
     names: tuple[str, ...]
+    limits: AuditConfig
+    numbers: Sequence[int]  # of the video's frames, for people
     columns: int = 0  # of the grid
     frames: list[int] = field(default_factory=list)
-    covered: list[Covered] = field(default_factory=list)
     steps: list[_Step] = field(default_factory=list)
-    further: list[_Match | None] = field(default_factory=list)  # in the frame `reach` labels back
+    fits: list[list[float]] = field(default_factory=list)  # frame by frame, of every shift
+    slips: list[list["_Slip"]] = field(init=False)  # object by object
+    covered: deque[Covered] = field(init=False)  # of the last frames, as many as a shift to either side needs
+    further: deque[_Match] = field(init=False)  # of the last frames, in the frame `reach` labels back
+
+    def __post_init__(self) -> None:
+        self.slips = [[] for _ in self.names]
+        self.covered = deque(maxlen=self.limits.reach + 2 * self.limits.most_shift + 2)
+        self.further = deque(maxlen=self.limits.most_shift + 1)
+
+    @property
+    def consecutive(self) -> bool:
+        return self.frames[-1] - self.frames[0] == len(self.frames) - 1
+
+    def add_further(self, match: _Match) -> None:
+        """Take the matches of the last frame with the one `reach` labels back, and measure what they allow now."""
+        self.further.append(match)
+        if (len(self.frames) - 1) % self.limits.reach == 0:
+            for object_, slips in enumerate(self.slips):
+                slips.extend(_slip(self, match, object_))
+        first = 2 * self.limits.most_shift + self.limits.reach  # with labels for every shift to either side
+        if self.consecutive and len(self.frames) > first:
+            most = self.limits.most_shift
+            self.fits.append([_fit(self, shift) for shift in range(-most, most + 1)])
 
 
 def _follow(
@@ -162,7 +186,7 @@ def _follow(
     space = space_of(labels)
     state = Propagation(encoder, config, space)
     is_point = is_of_points(space)
-    track = _Track(space.objects)
+    track = _Track(space.objects, limits, video.numbers)
     recent: deque[_Seen] = deque(maxlen=limits.reach)
     frames = (frame for frame in video.frames(min(labels), max(labels) + 1) if frame.index in labels)
     for encoded in encode_ahead(frames, state.encode, workers=workers_for(encoder)):
@@ -174,7 +198,8 @@ def _follow(
         track.columns = extent.shape[1]
         track.frames.append(encoded.frame.index)
         track.covered.append((_widened(extent) if is_point else extent).flatten(0, 1).half())
-        track.further.append(_match(seen, recent[0], window) if len(recent) == limits.reach else None)
+        if len(recent) == limits.reach:
+            track.add_further(_match(seen, recent[0], window))
         if recent:
             track.steps.append(_step(track, _match(seen, recent[-1], window)))
         recent.append(seen)
@@ -204,12 +229,13 @@ def _widened(extent: Extent) -> Extent:
 
 def _step(track: _Track, match: _Match) -> _Step:
     """The last step of a track."""
-    was, now = (covered.float() for covered in track.covered[-2:])
+    was, now = (track.covered[at].float() for at in (-2, -1))
     carried = was[match.there.long()]
     surely = carried * match.sure[:, None]
     return _Step(
         index_before=track.frames[-2],
         index=track.frames[-1],
+        number=track.numbers[track.frames[-1]],
         was=_area(was),
         now=_area(now),
         surely=_area(surely),
@@ -249,17 +275,10 @@ def _cross_overlaps(one: Covered, other: Covered) -> Float64[np.ndarray, "object
 
 def _shifts(track: _Track, limits: AuditConfig) -> list[Finding]:
     """Whether the whole track fits the video better some frames earlier or later."""
-    consecutive = all(b - a == 1 for a, b in pairwise(track.frames))
-    count = len(track.frames)
     shifts = range(-limits.most_shift, limits.most_shift + 1)
-    places = [
-        place
-        for place in range(limits.most_shift + limits.reach, count - limits.most_shift)
-        if track.further[place] is not None
-    ]
-    if not consecutive or len(places) < 8:
+    if not track.consecutive or len(track.fits) < 8:
         return []
-    fits = np.array([[_fit(track, place, shift, limits.reach) for shift in shifts] for place in places])
+    fits = np.array(track.fits)
     fits = fits[np.isfinite(fits).all(axis=1)]  # where there is something to see whatever the shift
     if len(fits) < 8:
         return []
@@ -272,20 +291,19 @@ def _shifts(track: _Track, limits: AuditConfig) -> list[Finding]:
         return []
     by = shifts[best]
     count_of = f"{abs(by)} frame{'s' if abs(by) > 1 else ''}"
-    words = (
-        f"the labels are {count_of} {'early' if by > 0 else 'late'}: "
-        f"file {track.frames[0]} shows frame {track.frames[0] + by}"
-    )
+    file = track.numbers[track.frames[0]]
+    words = f"the labels are {count_of} {'early' if by > 0 else 'late'}: file {file} shows frame {file + by}"
     return [Finding("shift", track.frames[0], track.frames[-1], "", round(float(strength), 2), words)]
 
 
-def _fit(track: _Track, place: int, shift: int, reach: int) -> float:
-    """How well labels `shift` frames off are carried over `reach` frames by what the video shows at `place`."""
-    match = track.further[place]
-    if match is None:
-        return float("nan")
-    carried = track.covered[place - reach - shift][match.there.long()].float()
-    there = track.covered[place - shift].float()
+def _fit(track: _Track, shift: int) -> float:
+    """How well labels `shift` frames off are propagated over `reach` frames by what the video shows.
+
+    Of the frame `most_shift` before the last, whose labels are there for every shift.
+    """
+    match, back = track.further[0], track.limits.most_shift + shift
+    carried = track.covered[-1 - back - track.limits.reach][match.there.long()].float()
+    there = track.covered[-1 - back].float()
     either = torch.maximum(carried, there).sum()
     # Of all objects together, so that what is hidden does not count as fitting.
     return float(torch.minimum(carried, there).sum() / either) if either > 0 else float("nan")
@@ -299,7 +317,7 @@ def _swaps(steps: Sequence[_Step], names: Sequence[str], limits: AuditConfig) ->
                 gain = _swapped(step, i, j)
                 if gain >= limits.swap:
                     pair = f"{names[i]} and {names[j]}"
-                    words = f"objects {pair} change places at frame {step.index}"
+                    words = f"objects {pair} change places at frame {step.number}"
                     strength = round(float(gain / limits.swap), 2)
                     found.append(Finding("swap", step.index, step.index, pair, strength, words))
     return found
@@ -319,7 +337,7 @@ def _drops(steps: Sequence[_Step], names: Sequence[str], limits: AuditConfig) ->
         for i, name in enumerate(names):
             still = float(step.surely[i] / max(step.was[i], 1e-6))
             if step.now[i] == 0 and step.was[i] >= max(usual[i] / 2, 1) and still >= limits.dropped:
-                words = f"object {name} ends at frame {step.index}, though the video still shows it"
+                words = f"object {name} ends at frame {step.number}, though the video still shows it"
                 found.append(Finding("dropped", step.index, step.index, name, round(still / limits.dropped, 2), words))
     return found
 
@@ -342,7 +360,7 @@ def _jumps(steps: Sequence[_Step], names: Sequence[str], limits: AuditConfig) ->
                 continue
             share = float(step.staying[i] / step.surely[i])
             if share < limits.jump:
-                words = f"object {name} jumps at frame {step.index}: {share:.0%} of it is where it should be"
+                words = f"object {name} jumps at frame {step.number}: {share:.0%} of it is where it should be"
                 strength = round((1 - share) / (1 - limits.jump), 2)
                 found.append(Finding("jump", step.index, step.index, name, strength, words))
     return found
@@ -362,7 +380,8 @@ def _freezes(steps: Sequence[_Step], names: Sequence[str], limits: AuditConfig) 
                 far = float(np.linalg.norm(sum(one.way[i] for one in run)) / run[0].now[i] ** 0.5)
                 if far >= limits.frozen:
                     first, last = run[0].index, run[-1].index
-                    words = f"object {name} stands still on frames {first} to {last} while the video moves"
+                    where = f"frames {run[0].number} to {run[-1].number}"
+                    words = f"object {name} stands still on {where} while the video moves"
                     found.append(Finding("frozen", first, last, name, round(min(far / limits.frozen, 10.0), 2), words))
             run = []
     return found
@@ -371,12 +390,7 @@ def _freezes(steps: Sequence[_Step], names: Sequence[str], limits: AuditConfig) 
 def _drifts(track: _Track, limits: AuditConfig) -> list[Finding]:
     """Labels that creep off what they are on, always the same way: too little to see from a frame to the next."""
     found = []
-    for i, name in enumerate(track.names):
-        slips = [
-            slip
-            for place in range(limits.reach, len(track.frames), limits.reach)
-            if (slip := _slip(track, place, i, limits))
-        ]
+    for name, slips in zip(track.names, track.slips, strict=True):
         if len(slips) < 3:
             continue
         way = np.array([slip.way for slip in slips])
@@ -384,7 +398,8 @@ def _drifts(track: _Track, limits: AuditConfig) -> list[Finding]:
         strength = float(crept / limits.drift)
         if strength >= 1 and crept >= _ONE_WAY * trodden:
             first, last = track.frames[slips[0].place - limits.reach], track.frames[slips[-1].place]
-            words = f"object {name} creeps off by {crept:.0%} of its size between frames {first} and {last}"
+            where = f"between frames {track.numbers[first]} and {track.numbers[last]}"
+            words = f"object {name} creeps off by {crept:.0%} of its size {where}"
             found.append(Finding("drift", first, last, name, round(strength, 2), words))
     return found
 
@@ -397,18 +412,15 @@ class _Slip:
     way: Float64[np.ndarray, "2"]
 
 
-def _slip(track: _Track, place: int, object_: int, limits: AuditConfig) -> _Slip | None:
-    """From the frame `reach` labels back to this one; nothing where too little is seen twice."""
-    match = track.further[place]
-    if match is None:
-        return None
-    was, now = (track.covered[at].float() for at in (place - limits.reach, place))
+def _slip(track: _Track, match: _Match, object_: int) -> Iterator[_Slip]:
+    """From the frame `reach` labels back to the last one; nothing where too little is seen twice."""
+    was, now = (track.covered[at].float() for at in (-1 - track.limits.reach, -1))
     before, after = float(was[:, object_].sum()), float(now[:, object_].sum())
     if min(before, after) < _FEWEST_CELLS or not 0.8 <= after / before <= 1.25:  # what is hidden moves the centre too
-        return None
+        return
     moved = _moved(now, match, track.columns)[object_]
     labels_moved = _centre(now[:, object_], track.columns) - _centre(was[:, object_], track.columns)
-    return _Slip(place, (labels_moved - moved) / after**0.5)
+    yield _Slip(len(track.frames) - 1, (labels_moved - moved) / after**0.5)
 
 
 def _places(cells: Int[Tensor, " chosen"], columns: int) -> Float[Tensor, "chosen 2"]:

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from timecycle.errors import LabelError, OutputError
 from timecycle.labels import KINDS, Keypoints, Labels, Masks, Parts
 from timecycle.outputs import label_path
-from timecycle.propagation.confidence import state_of
+from timecycle.propagation.confidence import UNSEEN, least_sure, state_of
 from timecycle.review.corrections import Correction, history
 from timecycle.review.judged import Judged, read_run
 
@@ -71,7 +71,12 @@ def corrected(folder: Path) -> list[Known]:
     record = read_run(folder)
     kind = KINDS[record["labels"]["kind"]]
     near_px = _NEAR * min(record["video"]["width_px"], record["video"]["height_px"])
-    return [known for entry in history(folder) for known in _known(folder, entry, kind, near_px)]
+    return [
+        known
+        for entry in history(folder)
+        for index in entry.frames
+        for known in _known(folder, entry, index, kind, near_px)
+    ]
 
 
 def calibrated(judged: Judged, calibration: Calibration) -> Judged:
@@ -81,7 +86,7 @@ def calibrated(judged: Judged, calibration: Calibration) -> Judged:
         index: of_frame
         if index in drawn
         else {
-            name: replace(one, confidence=value, state=one.state if one.state == "occluded" else state_of(value))
+            name: replace(one, confidence=value, state=one.state if one.state in UNSEEN else state_of(value))
             for name, one in of_frame.items()
             for value in (round(calibration(one.confidence), 4),)
         }
@@ -89,17 +94,18 @@ def calibrated(judged: Judged, calibration: Calibration) -> Judged:
     }
     frames = []
     for frame in judged.frames:
-        of_frame = objects.get(frame.index, {}).values()
-        least = min(of_frame, key=lambda one: one.confidence, default=None)
+        of_frame = objects.get(frame.index, {})
+        name = least_sure(of_frame)
+        least = of_frame[name] if name is not None else None
         frames.append(replace(frame, confidence=least.confidence, state=least.state) if least is not None else frame)
     return replace(judged, frames=frames, objects=objects)
 
 
-def _known(folder: Path, entry: Correction, kind: type[Labels], near_px: float) -> Iterator[Known]:
-    index = entry.index
+def _known(folder: Path, entry: Correction, index: int, kind: type[Labels], near_px: float) -> Iterator[Known]:
     try:
         with (entry.folder / "frames.csv").open(encoding="utf-8", newline="") as file:
-            drawn = any(int(row["index"]) == index and row["source"] == "given" for row in csv.DictReader(file))
+            (row,) = (row for row in csv.DictReader(file) if int(row["index"]) == index)
+            drawn, number = row["source"] == "given", int(row["frame_number"])
         with (entry.folder / "objects.csv").open(encoding="utf-8", newline="") as file:
             told = {
                 row["object"]: float(row["confidence"]) for row in csv.DictReader(file) if int(row["index"]) == index
@@ -111,7 +117,7 @@ def _known(folder: Path, entry: Correction, kind: type[Labels], near_px: float) 
         ) from error
     if drawn:
         return
-    was, now = (kind.read(label_path(place / "labels", index, kind)) for place in (entry.folder, folder))
+    was, now = (kind.read(label_path(place / "labels", number, kind)) for place in (entry.folder, folder))
     for name, confidence in told.items():
         right = right_of(was, now, name, near_px)
         if right is not None:
@@ -124,9 +130,10 @@ def right_of(was: Labels, now: Labels, name: str, near_px: float) -> float | Non
         if name not in was.names or name not in now.names:
             return None
         a, b = was.names.index(name), now.names.index(name)
-        if not (was.visible[a] and now.visible[b]):
-            return None if was.visible[a] == now.visible[b] else 0.0
-        return float(np.hypot(*(was.xy[a] - now.xy[b])) <= near_px)
+        if not now.visible[b]:
+            return 0.0 if was.visible[a] else None
+        off_px = float(np.hypot(*(was.xy[a] - now.xy[b])))  # NaN where it had no place: not right either
+        return float(off_px <= near_px)
     one, other = (_values(labels) == int(name) for labels in (was, now))
     either = (one | other).sum()
     return float((one & other).sum() / either) if either else None

@@ -1,9 +1,9 @@
-"""Corrections: a frame is drawn anew, the frames it controls are carried again, and nothing else is touched.
+"""Corrections: frames are annotated again, the frames they control are propagated again, and nothing else is touched.
 
-A correction controls the frames up to the next drawings on either side. These are carried from three sides: from the
-correction, and from the labels of the two frames at the ends, which stay as they are. What was there before is kept in
-OUT/history/NUMBER, so that every correction can be undone to the byte. One that is killed half-way is taken back by the
-next command.
+A correction controls the frames up to the nearest annotated frames on either side, which stay as they are. Labels are
+propagated from all of them: from the corrections between two such frames, together and once, and from the labels of the
+frames at both ends. What was there before is kept in OUT/history/NUMBER, so that the corrections given together can be
+undone, to the byte. Corrections that are interrupted half-way are taken back by the next command.
 """
 
 import csv
@@ -13,12 +13,15 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from timecycle.behind import Behind
 from timecycle.errors import LabelError, OutputError
 from timecycle.files import clear_parts, lock, make_folder, write_text
 from timecycle.labels import KINDS, Keypoints, Labels, Masks, Parts
@@ -26,33 +29,43 @@ from timecycle.model.encoder import Encoder
 from timecycle.model.registry import load_encoder
 from timecycle.outputs import (
     FILES,
+    PASSES,
     REVIEW_FILES,
-    Show,
+    LabelFiles,
+    collect_keypoints,
+    confidence_path,
     csv_lines,
     frame_row,
     label_path,
+    number_of,
     object_rows,
     write_confidence,
+    write_labels,
     write_record,
-    write_summaries,
 )
 from timecycle.propagation.confidence import TrustConfig
-from timecycle.propagation.propagate import LabelledFrame, check_labels, propagate, space_of
+from timecycle.propagation.passes import PassMaps
+from timecycle.propagation.propagate import LabelledFrame, count_steps, fit_labels, propagate, space_of
 from timecycle.propagation.settings import PropagateConfig
+from timecycle.propagation.workfolder import WorkFolder
 from timecycle.review.judged import read_run
+from timecycle.review.meaning import as_in_run
 from timecycle.review.queue import neighbours_of
-from timecycle.runs import Progress
-from timecycle.video import Video, VideoPart, VideoWriter, open_video
+from timecycle.review.redraw import Draw, Redraw
+from timecycle.runs import ONE_FRAME_KINDS, Progress, annotation_sha256, annotations_record
+from timecycle.video import Video, VideoPart, open_video
 
 _HISTORY = "history"
 _ASIDE = ".correction"
 _ENTRY = "entry.json"  # written last: an entry that has it is whole
+_WAITING_FRAMES = 4  # propagated but not yet written: enough to smooth over a slow one
 
 
 @dataclass(frozen=True)
 class Corrected:
-    """The frames that were carried again, and which of them differ from what they were."""
+    """The frames that were propagated again for some corrections, and which of them differ from what they were."""
 
+    frames: Sequence[int]  # that were corrected
     first: int
     last: int
     changed: Sequence[int]
@@ -72,22 +85,32 @@ def correct(
     *,
     video: Video | None = None,
     encoder: Encoder | None = None,
+    object_id: int | None = None,
     progress: Progress | None = None,
 ) -> list[Corrected]:
-    """Draw frames of a finished run anew, one after the other. Video and encoder are those of the run."""
+    """Annotate frames of a finished run again. Video and encoder are those of the run.
+
+    Corrections between the same two annotated frames are propagated together. All of them are one entry of the history.
+    A mask of one object is of the object `object_id`, which may be new; without it, of the one it is saved as, or of
+    the run's only object. An empty mask says that no object is on its frame.
+    """
     read_run(folder)
     with lock(folder):
         recover(folder)
         record = read_run(folder)
         with _sources(folder, record, video, encoder) as sources:
-            check_labels(sources.video, corrections)
+            fitted = fit_labels(sources.video, corrections)
             _check_kind(folder, record, corrections)
-            return [_correct_one(folder, index, corrections[index], sources, progress) for index in sorted(corrections)]
+            known = partial(_known, folder, record, sources.video.numbers)
+            meant = as_in_run(fitted, known, record["labels"]["frames"], sources.video.numbers, object_id=object_id)
+            return _correct(folder, record, meant, sources, progress)
 
 
-def undo(folder: Path) -> int:
-    """Take the last correction back, to the byte; returns the frame it was made on. One that was killed half-way counts
-    as the last."""
+def undo(folder: Path) -> list[int]:
+    """Take the last corrections back, all that were given together, to the byte; returns the frames they were made on.
+
+    Corrections that were interrupted half-way count as the last.
+    """
     read_run(folder)
     with lock(folder):
         taken_back = recover(folder)
@@ -101,10 +124,14 @@ def undo(folder: Path) -> int:
         return _restore(folder, entries[-1])
 
 
-def recover(folder: Path) -> int | None:
-    """Finish what a killed process left: take its correction back. Returns the frame that was being corrected."""
+def recover(folder: Path) -> list[int] | None:
+    """Clear what a killed process left: take its corrections back. Returns the frames that were being corrected."""
     clear_parts(folder)
     shutil.rmtree(folder / _ASIDE, ignore_errors=True)
+    for entry in (folder / _HISTORY).glob("*"):
+        if not (entry / _ENTRY).is_file():
+            shutil.rmtree(entry)
+    _remove_empty_history(folder)
     entries = _entries(folder)
     if not entries or read_run(folder).get("corrections", 0) >= int(entries[-1].name):
         return None
@@ -113,93 +140,155 @@ def recover(folder: Path) -> int | None:
 
 @dataclass(frozen=True)
 class Correction:
-    """One that was made: the frame that was drawn, the frames that were carried again, and what they were before."""
+    """Corrections that were given together: their frames, the frames that were propagated again, and what was there."""
 
-    index: int
-    first: int
-    last: int
+    frames: Sequence[int]
+    numbers: Sequence[int]  # of the frames that were propagated again
     folder: Path
 
 
 def history(folder: Path) -> list[Correction]:
     """The corrections of a run, the oldest first."""
+    return [_read_entry(entry) for entry in _entries(folder)]
+
+
+def _correct(
+    folder: Path,
+    record: dict[str, Any],
+    corrections: Mapping[int, Labels],
+    sources: Correcting,
+    progress: Progress | None,
+) -> list[Corrected]:
+    kind, names = KINDS[record["labels"]["kind"]], record.get("names", {})
+    annotated, numbers = set(record["labels"]["frames"]), sources.video.numbers
+    known = partial(_known, folder, record, numbers)
+    given = {
+        index: _over(labels, known(index)) if index in annotated else labels for index, labels in corrections.items()
+    }
+    config = PropagateConfig(**record["config"])
+    parts = intervals_of(sources.video, given, known, annotated, config)
+    aside = make_folder(folder / _ASIDE)
+    written = _Written(aside, kind, names, record.get("outputs", {}).get("label_files", "palette"))
+    redraw = Redraw(folder, aside, sources.video, kind, annotated | given.keys())
+    done, total = count(1), sum(part.steps for part in parts)
+    for part in parts:
+        frames = propagate_interval(
+            part,
+            encoder=sources.encoder,
+            config=config,
+            trust=TrustConfig(**record["trust"]) if record["trust"] else None,
+            work=WorkFolder(aside / "work" / str(part.first)),
+            maps=PassMaps(folder / PASSES, offset=part.start),
+            on_step=lambda: progress(next(done), total) if progress is not None else None,
+        )
+        with redraw.span(part.first, part.last) as draw, Behind(_WAITING_FRAMES) as behind:
+            for frame in frames:
+                behind(partial(written.add, frame, draw))
+    _replace_rows(folder / "frames.csv", written.frame_rows, aside / "frames.csv")
+    _replace_rows(folder / "objects.csv", written.object_rows, aside / "objects.csv")
+    redraw.finish(names)
+
+    digests = _digests(record, known) | {index: annotation_sha256(labels) for index, labels in given.items()}
+    again = [index for part in parts for index in range(part.first, part.last + 1)]
+    entry = _keep(folder, sorted(given), [numbers[index] for index in again], kind)
+    changed = _move(aside, folder)
+    if kind is Keypoints:
+        collect_keypoints(folder / "labels", folder / "keypoints.csv", numbers)
+    for name in REVIEW_FILES:
+        (folder / name).unlink(missing_ok=True)
+    write_record(folder, {**record, "labels": annotations_record(kind, digests), "corrections": int(entry.name)})
     return [
-        Correction(**json.loads((entry / _ENTRY).read_text(encoding="utf-8")), folder=entry)
-        for entry in _entries(folder)
+        Corrected(
+            part.corrected,
+            part.first,
+            part.last,
+            [index for index in range(part.first, part.last + 1) if numbers[index] in changed],
+        )
+        for part in parts
     ]
 
 
-def _correct_one(folder: Path, index: int, labels: Labels, sources: Correcting, progress: Progress | None) -> Corrected:
-    record = read_run(folder)
+def _known(folder: Path, record: Mapping[str, Any], numbers: Sequence[int], frame: int) -> Labels:
+    """The labels that a frame of the run has now."""
     kind = KINDS[record["labels"]["kind"]]
-    drawings = set(record["labels"]["frames"])
+    return kind.read(label_path(folder / "labels", numbers[frame], kind))
 
-    def known(frame: int) -> Labels:
-        return kind.read(label_path(folder / "labels", frame, kind))
 
-    again = carry_again(
-        sources.video,
-        index,
-        labels,
-        known,
-        drawings,
-        encoder=sources.encoder,
-        config=PropagateConfig(**record["config"]),
-        trust=TrustConfig(**record["trust"]) if record["trust"] else None,
-    )
-    aside = folder / _ASIDE
-    rows = _Rows({}, {})
-    for done, frame in enumerate(again.frames, 1):
-        _write(aside, frame, kind, rows)
-        if progress is not None:
-            progress(done, again.last - again.first + 1)
-    entry = _keep(folder, index, range(again.first, again.last + 1), kind)
-    changed = _move(aside, folder)
-    _replace_rows(folder / "frames.csv", rows.frames)
-    _replace_rows(folder / "objects.csv", rows.objects)
-    _draw_again(folder, sources.video, kind)
-    for name in REVIEW_FILES:
-        (folder / name).unlink(missing_ok=True)
-    record["labels"]["frames"] = sorted(drawings | {index})
-    write_record(folder, {**record, "corrections": int(entry.name)})
-    return Corrected(again.first, again.last, changed)
+def _digests(record: Mapping[str, Any], known: Callable[[int], Labels]) -> dict[int, str]:
+    """The checksums of the annotations so far; of runs that recorded none, of the labels on the annotated frames."""
+    recorded = record["labels"].get("sha256_by_frame", {})
+    return {
+        index: recorded.get(str(index)) or annotation_sha256(_complete(known(index)))
+        for index in record["labels"]["frames"]
+    }
 
 
 @dataclass(frozen=True, eq=False)
-class Again:
-    """The frames that a correction controls, carried again."""
+class Interval:
+    """Frames that some corrections control, in a part of the video that ends with the annotated frames around them."""
 
+    corrected: Sequence[int]
     first: int
     last: int
-    frames: Iterator[LabelledFrame]
+    video: VideoPart
+    start: int  # of the part
+    annotations: Mapping[int, Labels]  # counted from the start of the part
+    steps: int  # over both passes
 
 
-def carry_again(
+def intervals_of(
     video: Video,
-    index: int,
-    labels: Labels,
+    corrections: Mapping[int, Labels],
     known: Callable[[int], Labels],
-    drawings: Set[int],
+    annotated: Set[int],
+    config: PropagateConfig,
+) -> list[Interval]:
+    """What corrections control: those between the same annotated frames that stay are together in one interval.
+
+    `known` gives the labels that a frame has now. Where labels are propagated forward only, a correction changes
+    nothing before it.
+    """
+    together: dict[tuple[int, int], list[int]] = {}
+    for index in sorted(corrections):
+        ends = neighbours_of(index, set(annotated) - corrections.keys(), len(video))
+        together.setdefault(ends, []).append(index)
+
+    def interval(before: int, after: int, corrected: Sequence[int]) -> Interval:
+        forward = config.direction == "forward"
+        first, last = (corrected[0] if forward else max(before + 1, 0)), min(after - 1, len(video) - 1)
+        start, stop = max(before, 0), min(after if forward else after + 1, len(video))
+        given = {index - start: corrections[index] for index in corrected}
+        given |= {end - start: _complete(known(end)) for end in (before, after) if start <= end < stop}
+        part = VideoPart(video, start, stop)
+        return Interval(corrected, first, last, part, start, given, count_steps(part, given, config))
+
+    return [interval(*ends, corrected) for ends, corrected in together.items()]
+
+
+def propagate_interval(
+    interval: Interval,
     *,
     encoder: Encoder,
     config: PropagateConfig,
     trust: TrustConfig | None,
-) -> Again:
-    """Carry a correction as far as it counts; `known` gives the labels that a frame has now.
-
-    Where labels go forward only, a correction changes nothing before it.
-    """
-    count, forward = len(video), config.direction == "forward"
-    before, after = neighbours_of(index, set(drawings), count)
-    first, last = (index if forward else max(before + 1, 0)), min(after - 1, count - 1)
-    start, stop = max(before, 0), min(after if forward else after + 1, count)
-    given = {index - start: _over(labels, known(index)) if index in drawings else labels}
-    for end in (before, after):
-        if start <= end < stop:
-            given[end - start] = _complete(known(end))
-    part = propagate(VideoPart(video, start, stop), given, encoder=encoder, config=config, trust=trust)
-    frames = (replace(frame, index=frame.index + start) for frame in part)
-    return Again(first, last, (frame for frame in frames if first <= frame.index <= last))
+    work: WorkFolder | None = None,
+    maps: PassMaps | None = None,
+    on_step: Callable[[], None] | None = None,
+) -> Iterator[LabelledFrame]:
+    """The frames that corrections control, from the annotations among and around them."""
+    frames = propagate(
+        interval.video,
+        interval.annotations,
+        encoder=encoder,
+        config=config,
+        trust=trust,
+        work=work,
+        maps=maps,
+        on_step=on_step,
+    )
+    for frame in frames:
+        if interval.first <= frame.index + interval.start <= interval.last:
+            yield replace(frame, index=frame.index + interval.start)
 
 
 def _over(new: Labels, old: Labels) -> Labels:
@@ -220,53 +309,50 @@ def _complete(labels: Labels) -> Labels:
     return replace(labels, complete=True) if isinstance(labels, Masks | Parts) else labels
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """New lines of the two tables, by frame."""
+@dataclass(frozen=True, eq=False)
+class _Written:
+    """New labels and confidence, kept aside until all of them are there, and new lines of the two tables by frame."""
 
-    frames: dict[int, str]
-    objects: dict[int, str]
+    aside: Path
+    kind: type[Labels]
+    names: Mapping[str, str]
+    label_files: LabelFiles
+    frame_rows: dict[int, str] = field(default_factory=dict)
+    object_rows: dict[int, str] = field(default_factory=dict)
+
+    def add(self, frame: LabelledFrame, draw: Draw) -> None:
+        path = label_path(make_folder(self.aside / "labels"), frame.number, self.kind)
+        write_labels(path, frame.labels, self.label_files)
+        self.frame_rows[frame.index] = frame_row(frame)
+        if frame.confidence is not None:
+            write_confidence(self.aside, frame.number, frame.confidence)
+            self.object_rows[frame.index] = object_rows(frame, self.names)
+        draw(frame)
 
 
-def _write(aside: Path, frame: LabelledFrame, kind: type[Labels], rows: _Rows) -> None:
-    """Keep a frame aside until all of them are there."""
-    frame.labels.write(label_path(make_folder(aside / "labels"), frame.index, kind))
-    rows.frames[frame.index] = frame_row(frame)
-    if frame.confidence is not None:
-        write_confidence(aside, frame.index, frame.confidence)
-        rows.objects[frame.index] = object_rows(frame.index, frame.confidence)
-
-
-def _move(aside: Path, folder: Path) -> list[int]:
-    """Put the new files in the place of the old; returns the frames whose labels differ from what they were."""
-    changed = []
+def _move(aside: Path, folder: Path) -> set[int]:
+    """Put the new files in the place of the old; returns the numbers of frames whose labels are not what they were."""
+    changed = set()
     for place in ("labels", "confidence"):
         for file in sorted((aside / place).glob("*")):
             target = make_folder(folder / place) / file.name
             if place == "labels" and not filecmp.cmp(file, target, shallow=False):
-                changed.append(int(file.stem))
+                changed.add(number_of(file))
             file.replace(target)
+    for name in ("frames.csv", "objects.csv", "overlay.mp4", "contact.png"):
+        (aside / name).replace(folder / name)
     shutil.rmtree(aside)
     return changed
 
 
-def _replace_rows(path: Path, fresh: Mapping[int, str]) -> None:
+def _replace_rows(path: Path, fresh: Mapping[int, str], target: Path) -> None:
+    """Write a table with new lines in the place of those of the same frames."""
     header, _, rest = path.read_text(encoding="utf-8").partition("\n")
     kept: dict[int, str] = {}
     for row in csv.reader(io.StringIO(rest)):
         kept[int(row[0])] = kept.get(int(row[0]), "") + csv_lines([row])
     kept |= fresh
-    write_text(path, f"{header}\n" + "".join(kept[index] for index in sorted(kept)))
-
-
-def _draw_again(folder: Path, video: Video, kind: type[Labels]) -> None:
-    """The film, the sheet and the table of points, from the labels as they are now."""
-    with VideoWriter(folder / "overlay.mp4", video.size, video.time_base) as movie:
-        show = Show(movie, len(video))
-        for frame in video.frames():
-            labels = kind.read(label_path(folder / "labels", frame.index, kind))
-            show.add(LabelledFrame(frame.index, frame.pts, frame.time_seconds, frame.image, labels, "carried"))
-    write_summaries(folder, show, kind, len(video))
+    write_text(target, f"{header}\n" + "".join(kept[index] for index in sorted(kept)))
 
 
 # History
@@ -276,32 +362,37 @@ def _entries(folder: Path) -> list[Path]:
     return sorted(path.parent for path in (folder / _HISTORY).glob(f"*/{_ENTRY}"))
 
 
-def _keep(folder: Path, index: int, frames: Sequence[int], kind: type[Labels]) -> Path:
-    """Copy everything a correction will replace into a new entry of the history."""
-    number = len(_entries(folder)) + 1
-    entry = folder / _HISTORY / f"{number:04d}"
-    shutil.rmtree(entry, ignore_errors=True)
+def _read_entry(entry: Path) -> Correction:
+    about = json.loads((entry / _ENTRY).read_text(encoding="utf-8"))
+    return Correction(about["frames"], about["numbers"], entry)
+
+
+def _keep(folder: Path, corrected: Sequence[int], numbers: Sequence[int], kind: type[Labels]) -> Path:
+    """Copy everything that corrections will replace into a new entry of the history."""
+    entry = folder / _HISTORY / f"{len(_entries(folder)) + 1:04d}"
     make_folder(entry)
     for name in (*FILES, *REVIEW_FILES, "run.json"):
         if (folder / name).is_file():
             shutil.copyfile(folder / name, entry / name)
-    for place, suffix in (("labels", kind.suffix), ("confidence", ".png")):
+    for place in ("labels", "confidence"):
         make_folder(entry / place)
-        for frame in frames:
-            file = folder / place / f"{frame:05d}{suffix}"
+        for number in numbers:
+            inside = folder / place
+            file = label_path(inside, number, kind) if place == "labels" else confidence_path(inside, number)
             if file.is_file():
                 shutil.copyfile(file, entry / place / file.name)
-    about = {"index": index, "first": frames[0], "last": frames[-1]}
-    write_text(entry / _ENTRY, json.dumps(about, indent=2) + "\n")
+    about = {"frames": list(corrected), "numbers": list(numbers)}
+    write_text(entry / _ENTRY, json.dumps(about) + "\n")
     return entry
 
 
-def _restore(folder: Path, entry: Path) -> int:
-    """Put everything back, run.json last; an undoing that is killed can be done again. Returns the corrected frame."""
-    about = json.loads((entry / _ENTRY).read_text(encoding="utf-8"))
+def _restore(folder: Path, entry: Path) -> list[int]:
+    """Put everything back, run.json last; an undoing that is killed can be done again. Returns the corrected frames."""
+    about = _read_entry(entry)
+    again = set(about.numbers)
     for place in ("labels", "confidence"):
         for file in sorted((folder / place).glob("*")):
-            if about["first"] <= int(file.stem) <= about["last"] and not (entry / place / file.name).is_file():
+            if number_of(file) in again and not (entry / place / file.name).is_file():
                 file.unlink()
         for file in sorted((entry / place).iterdir()):
             shutil.copyfile(file, folder / place / file.name)
@@ -313,10 +404,13 @@ def _restore(folder: Path, entry: Path) -> int:
     write_text(folder / "run.json", (entry / "run.json").read_text(encoding="utf-8"))
     (entry / _ENTRY).unlink()  # from here on it is no entry
     shutil.rmtree(entry)
-    if not any((folder / _HISTORY).iterdir()):
+    _remove_empty_history(folder)
+    return list(about.frames)
+
+
+def _remove_empty_history(folder: Path) -> None:
+    if (folder / _HISTORY).is_dir() and not any((folder / _HISTORY).iterdir()):
         (folder / _HISTORY).rmdir()
-    index: int = about["index"]
-    return index
 
 
 # Sources
@@ -356,7 +450,7 @@ def _sources(
 
 def _check_kind(folder: Path, record: Mapping[str, Any], corrections: Mapping[int, Labels]) -> None:
     kind = record["labels"]["kind"]
-    if kind in ("texture", "coordinates"):
+    if kind in ONE_FRAME_KINDS:
         raise LabelError(
             f"the labels in {folder} are {kind}, which refer to one frame only",
             remedy="carry them again from a better frame",

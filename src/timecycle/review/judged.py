@@ -2,12 +2,13 @@
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from timecycle.errors import OutputError
+from timecycle.labels.names import shown_name
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,7 @@ class JudgedFrame:
     """One row of frames.csv; no confidence where nothing is known."""
 
     index: int
+    number: int  # what the video calls it, in words for people and in file names
     time_seconds: float
     source: str
     confidence: float | None
@@ -31,6 +33,12 @@ class JudgedObject:
 
     confidence: float
     state: str
+    annotated: bool = False  # on this very frame
+    early: bool = False  # before the first frame on which it is annotated
+
+    @property
+    def value(self) -> float:
+        return self.confidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +56,17 @@ class Judged:
         return list(dict.fromkeys(name for of_frame in self.objects.values() for name in of_frame))
 
     @property
+    def kind(self) -> str:
+        return str(self.record.get("labels", {}).get("kind", "masks"))
+
+    def shown(self, name: str) -> str:
+        """What an object is called on pages and in lists."""
+        return shown_name(self.kind, name, self.record.get("names", {}))
+
+    def number(self, index: int) -> int:
+        return self.frames[index].number
+
+    @property
     def drawings(self) -> list[int]:
         return [frame.index for frame in self.frames if frame.given]
 
@@ -58,11 +77,8 @@ def read_judged(folder: Path) -> Judged:
     try:
         with (folder / "frames.csv").open(encoding="utf-8", newline="") as file:
             frames = [_frame(row) for row in csv.DictReader(file)]
-        objects: dict[int, dict[str, JudgedObject]] = {}
         with (folder / "objects.csv").open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                judged = JudgedObject(float(row["confidence"]), row["state"])
-                objects.setdefault(int(row["index"]), {})[row["object"]] = judged
+            objects = _objects(csv.DictReader(file))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise OutputError(
             f"the tables in {folder} cannot be read: {error}", remedy="carry the labels again with --overwrite"
@@ -72,6 +88,32 @@ def read_judged(folder: Path) -> Judged:
             f"the run in {folder} was not judged", remedy="carry the labels again without --unjudged, with --overwrite"
         )
     return Judged(folder, record, frames, objects)
+
+
+def _objects(rows: Iterable[Mapping[str, str]]) -> dict[int, dict[str, JudgedObject]]:
+    """The rows of objects.csv by frame and object."""
+    objects: dict[int, dict[str, JudgedObject]] = {}
+    first: dict[str, int] = {}  # frame on which each object is annotated
+    for row in rows:
+        index, name, annotated = int(row["index"]), row["object"], row["source"] == "given"
+        objects.setdefault(index, {})[name] = JudgedObject(float(row["confidence"]), row["state"], annotated)
+        if annotated:
+            first.setdefault(name, index)
+    return {
+        index: {name: replace(one, early=index < first.get(name, index)) for name, one in of_frame.items()}
+        for index, of_frame in objects.items()
+    }
+
+
+def frame_numbers(folder: Path) -> list[int]:
+    """What the video of a run calls each of its frames."""
+    try:
+        with (folder / "frames.csv").open(encoding="utf-8", newline="") as file:
+            return [int(row["frame_number"]) for row in csv.DictReader(file)]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise OutputError(
+            f"{folder / 'frames.csv'} cannot be read: {error}", remedy="propagate again with --overwrite"
+        ) from error
 
 
 def read_run(folder: Path) -> dict[str, Any]:
@@ -91,4 +133,5 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 def _frame(row: Mapping[str, str]) -> JudgedFrame:
     confidence = float(row["confidence"]) if row["confidence"] else None
-    return JudgedFrame(int(row["index"]), float(row["time_seconds"]), row["source"], confidence, row["state"])
+    index, number = int(row["index"]), int(row["frame_number"])
+    return JudgedFrame(index, number, float(row["time_seconds"]), row["source"], confidence, row["state"])

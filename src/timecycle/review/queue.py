@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from timecycle.propagation.confidence import UNSEEN
 from timecycle.review.judged import Judged, JudgedObject
 
 _MOST_TRIED = 2000  # frames of a video
@@ -23,6 +24,9 @@ _LEAST_MOVE = 1e-6  # in frames: beyond rounding
 _EVERY_FRAME = 0.03  # of the way: what confidence does not see
 _LEAST_CONFIDENCE = 0.02  # below, all is lost anyway
 _CERTAIN = 0.999
+_FALL_FRAMES = 5  # within which confidence falls, to be told as a fall
+_LEAST_FALL = 0.1
+_LOW = 0.5
 
 
 @dataclass(frozen=True)
@@ -30,11 +34,14 @@ class Suggestion:
     """A frame to check: why, and what its correction would be worth."""
 
     index: int
+    frame_number: int  # what the video calls it
     time_seconds: float
     confidence: float
     object: str  # the least sure one on it
+    name: str  # what that object is called
     state: str
-    first: int  # of the frames it controls
+    reason: str  # what was measured, in words
+    first: int  # of the frames that an annotation here would propagate to
     last: int
     gain: float  # expected error removed, in frames: to compare suggestions, as it counts what confidence does not see
 
@@ -104,11 +111,11 @@ def course_of(judged: Judged) -> Course:
     for name in names:
         seen = [judged.objects.get(frame.index, {}).get(name) for frame in judged.frames]
         confidence = np.array([one.confidence if one is not None else np.nan for one in seen])
-        drawn = np.flatnonzero(given & (confidence >= _CERTAIN))
+        drawn = np.flatnonzero([one is not None and one.annotated for one in seen])
         way = _way(confidence, drawn)
         ways.append(way[tried])
         distances.append(_to_nearest(way[tried], way[drawn]))
-        here = np.array([one is not None and one.state != "occluded" for one in seen])
+        here = np.array([one is not None and one.state not in UNSEEN for one in seen])
         doubted.append((here & (confidence < _CERTAIN))[tried])
     shape = (len(names), len(tried))
     return Course(
@@ -191,21 +198,47 @@ def _suggestion(judged: Judged, index: int, drawings: Set[int], *, gain: float) 
     frame, count = judged.frames[index], len(judged.frames)
     before, after = neighbours_of(index, drawings, count)
     name, least = min(_seen(judged, frame.index).items(), key=lambda item: item[1].confidence)
+    first, last = max(before + 1, 0), min(after - 1, count - 1)
     return Suggestion(
         index=frame.index,
+        frame_number=frame.number,
         time_seconds=frame.time_seconds,
         confidence=least.confidence,
         object=name,
+        name=judged.shown(name),
         state=least.state,
-        first=max(before + 1, 0),
-        last=min(after - 1, count - 1),
+        reason=_reason(judged, name, index, range(first, last + 1), forward=before >= 0),
+        first=first,
+        last=last,
         gain=round(gain, 3),
     )
 
 
+def _reason(judged: Judged, name: str, index: int, frames: range, *, forward: bool) -> str:
+    """Why a frame is suggested: where confidence fell on the way from the annotation, or how low it is, or how many
+    frames the annotation would cover. `forward`: labels came from an earlier annotation."""
+    way = range(frames[0], index + 1) if forward else range(frames[-1], index - 1, -1)
+    seen = [judged.objects.get(frame, {}).get(name) for frame in way]
+    values = np.array([one.confidence if one is not None else np.nan for one in seen])
+    falls = [
+        (float(np.nanmax(before)) - float(value), -place)
+        for place, value in enumerate(values)
+        if np.isfinite(value) and np.isfinite(before := values[max(place - _FALL_FRAMES, 0) : place]).any()
+    ]
+    fall, place = max(falls, default=(0.0, 0))  # the first of equal ones
+    shown = judged.shown(name)
+    if fall >= _LEAST_FALL:
+        where = judged.number(way[-place])
+        return f"confidence in {shown} fell from {values[-place] + fall:.2f} to {values[-place]:.2f} at frame {where}"
+    if values[-1] < _LOW:
+        return f"confidence in {shown} is low: {values[-1]:.2f}"
+    covered = f"frames {judged.number(frames[0])} to {judged.number(frames[-1])}"
+    return f"covers {covered}, {len(frames)} frames without an annotation; confidence in {shown} is {values[-1]:.2f}"
+
+
 def _seen(judged: Judged, index: int) -> dict[str, JudgedObject]:
     """The objects that are on a frame: what is hidden cannot be drawn."""
-    return {name: one for name, one in judged.objects.get(index, {}).items() if one.state != "occluded"}
+    return {name: one for name, one in judged.objects.get(index, {}).items() if one.state not in UNSEEN}
 
 
 def neighbours_of(frame: int, drawings: Set[int], frames: int) -> tuple[int, int]:

@@ -10,25 +10,28 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
+from timecycle.render import object_colour
 from timecycle.review.judged import Judged
 from timecycle.review.queue import Suggestion
+from timecycle.review.review_files import ReviewFiles, correct_command
 
 Picture = UInt8[np.ndarray, "height width 3"]
 
 _WIDTH, _HEIGHT = 1000, 150  # of a curve, in its own units
-_COLOURS = ("#2f6fb2", "#c2571a", "#3d8a4e", "#8a4fa3", "#a67c00", "#b03060")
 _MOST_CURVES = 12  # objects with a curve of their own: those that are least sure
 _MOST_POINTS = 1500
 _STATES = {
-    "visible": ("#cfe8d4", "followed"),
-    "uncertain": ("#f6e3a8", "look at it"),
-    "occluded": ("#d5d8de", "hidden or gone"),
-    "lost": ("#f0b9b0", "probably on something else"),
+    "visible": ("#cfe8d4", "confidence 0.5 or more"),
+    "uncertain": ("#f6e3a8", "0.25 to 0.5"),
+    "lost": ("#f0b9b0", "below 0.25"),
+    "occluded": ("#d5d8de", "nothing labelled, or hardly anything"),
+    "absent": ("#e9e9e6", "annotated as not there"),
 }
 _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;color:#1c1e22;background:#fafaf8;margin:0 auto;max-width:1080px;padding:24px}
 h1{font-size:24px;margin:0 0 4px}h2{font-size:18px;margin:32px 0 8px}p{margin:6px 0}
 .quiet{color:#63676e;font-size:14px}code{background:#eeeeea;border-radius:4px;padding:2px 6px;font-size:14px}
+.name span{display:inline-block;width:14px;height:14px;border-radius:3px;margin-right:8px;vertical-align:-2px}
 .first{display:flex;gap:24px;background:#fff;border:1px solid #e2e2dc;border-radius:8px;padding:16px;margin-top:16px}
 .first img{width:58%;border-radius:4px}.first .big{font-size:22px;font-weight:600;margin:0 0 8px}
 svg{width:100%;height:auto;background:#fff;border:1px solid #e2e2dc;border-radius:8px}
@@ -41,22 +44,31 @@ svg{width:100%;height:auto;background:#fff;border:1px solid #e2e2dc;border-radiu
 
 
 def report_html(
-    judged: Judged, queue: Sequence[Suggestion], pictures: Mapping[int, Picture], *, corrected: int = 0
+    judged: Judged,
+    queue: Sequence[Suggestion],
+    pictures: Mapping[int, Picture],
+    files: Mapping[int, ReviewFiles],
+    *,
+    corrected: int = 0,
 ) -> str:
-    """The page; `pictures` shows the suggested frames with their labels, `corrected` objects calibrated confidence."""
+    """The page; `pictures` shows the suggested frames with their labels, `files` are those to edit, by index;
+    `corrected` objects calibrated confidence."""
     video = judged.record.get("video", {})
     title = html.escape(str(video.get("name", judged.folder.name)))
     parts = [
         f"<h1>{title}</h1>",
         f'<p class="quiet">{len(judged.frames)} frames, {_count(judged.names, "object")}, '
-        f"{_count(judged.drawings, 'drawn frame')} · encoder {html.escape(str(judged.record['encoder']['name']))}</p>",
-        _first(judged, queue, pictures),
-        "<h2>How sure, over time</h2>",
+        f"{_count(judged.drawings, 'annotated frame')} · encoder {html.escape(str(judged.record['encoder']['name']))}"
+        f' · <a href="overlay.mp4">overlay video</a></p>',
+        _first(judged, queue, pictures, files),
+        "<h2>Confidence over time</h2>",
         _key(),
-        *(_curve(judged, name, place, queue) for place, name in enumerate(_shown(judged))),
+        *(_curve(judged, name, queue) for name in _shown(judged)),
         _left_out(judged),
         "<h2>Frames to check, the most useful first</h2>",
-        '<div class="queue">' + "".join(_card(place, one, pictures) for place, one in enumerate(queue, 1)) + "</div>"
+        '<div class="queue">'
+        + "".join(_card(place, judged, one, pictures, files) for place, one in enumerate(queue, 1))
+        + "</div>"
         if queue
         else "<p>None.</p>",
         _about(corrected),
@@ -68,59 +80,77 @@ def report_html(
     )
 
 
-def _first(judged: Judged, queue: Sequence[Suggestion], pictures: Mapping[int, Picture]) -> str:
+def _first(
+    judged: Judged, queue: Sequence[Suggestion], pictures: Mapping[int, Picture], files: Mapping[int, ReviewFiles]
+) -> str:
     if not queue:
-        return "<p>Nothing to check: every frame was drawn, or is as sure as can be.</p>"
+        return "<p>Nothing to check: every frame is annotated, or as sure as can be.</p>"
     best = queue[0]
-    reach = f"frames {best.first} to {best.last}" if best.last > best.first else f"frame {best.first}"
     return (
-        f'<div class="first">{_image(pictures.get(best.index), best.index)}<div>'
-        f'<p class="big">Fix frame {best.index} first</p>'
-        f"<p>{_words(best)} at {best.time_seconds:.2f} s.</p>"
-        f"<p>A drawing here helps most. It controls {reach}.</p>"
-        f"{_command(judged, best.index)}</div></div>"
+        f'<div class="first">{_image(pictures.get(best.index), best)}<div>'
+        f'<p class="big">Fix frame {best.frame_number} first</p>'
+        f"<p>{_sentence(best.reason)}.</p>"
+        f"<p>An annotation here helps most: it is propagated to {_reach(judged, best)}.</p>"
+        f"{_how(judged, best, files.get(best.index))}</div></div>"
     )
 
 
-def _command(judged: Judged, index: int) -> str:
-    """What to type; textures and coordinates refer to one frame and cannot be corrected."""
-    drawings = {"masks": f"{index}=drawing.png", "parts": f"{index}=drawing.png", "keypoints": "points.csv"}
-    drawing = drawings.get(judged.record.get("labels", {}).get("kind", "masks"))
-    if drawing is None:
-        return ""
+def _how(judged: Judged, one: Suggestion, files: ReviewFiles | None) -> str:
+    """What to edit and what to type; textures and coordinates refer to one frame and cannot be corrected."""
+    command = correct_command(judged, one, files)
+    if files is None or files.labels is None or command is None:
+        return _links(one, files)
     return (
-        f'<p class="quiet">Draw frame {index} anew in any program, then:</p>'
-        f"<p><code>timecycle correct {html.escape(judged.folder.name)} {drawing}</code></p>"
+        f'<p class="quiet">Edit <a href="{files.labels}">{files.labels}</a> in the output folder, the propagated '
+        f"labels of this frame, in any program and save it. Then:</p>"
+        f"<p><code>{html.escape(command)}</code></p>{_links(one, files)}"
     )
 
 
-def _words(one: Suggestion) -> str:
-    state = {"visible": "followed", "uncertain": "uncertain", "occluded": "hidden or gone", "lost": "lost"}
-    return f"Object {html.escape(one.object)} is {state.get(one.state, one.state)} (confidence {one.confidence:.2f})"
+def _links(one: Suggestion, files: ReviewFiles | None) -> str:
+    links = [f'<a href="overlay.mp4#t={one.time_seconds:.3f}">overlay video from here</a>']
+    if files is not None and files.frame is not None:
+        links.insert(0, f'<a href="{files.frame}">frame {one.frame_number}</a>')
+    if files is not None and files.labels is not None:
+        links.insert(1, f'<a href="{files.labels}">its labels, to edit</a>')
+    return f'<p class="quiet">{" · ".join(links)}</p>'
 
 
-def _card(place: int, one: Suggestion, pictures: Mapping[int, Picture]) -> str:
+def _sentence(words: str) -> str:
+    return html.escape(words[:1].upper() + words[1:])
+
+
+def _reach(judged: Judged, one: Suggestion) -> str:
+    first, last = judged.number(one.first), judged.number(one.last)
+    return f"frames {first} to {last}" if last > first else f"frame {first}"
+
+
+def _card(
+    place: int, judged: Judged, one: Suggestion, pictures: Mapping[int, Picture], files: Mapping[int, ReviewFiles]
+) -> str:
     return (
-        f"<figure>{_image(pictures.get(one.index), one.index)}<figcaption><b>{place}. Frame {one.index}</b>, "
-        f"{one.time_seconds:.2f} s<br>{_words(one)}<br>"
-        f'<span class="quiet">controls frames {one.first} to {one.last}</span></figcaption></figure>'
+        f"<figure>{_image(pictures.get(one.index), one)}<figcaption><b>{place}. Frame {one.frame_number}</b>, "
+        f"{one.time_seconds:.2f} s<br>{_sentence(one.reason)}<br>"
+        f'<span class="quiet">Propagated to {_reach(judged, one)}</span>{_links(one, files.get(one.index))}'
+        f"</figcaption></figure>"
     )
 
 
-def _image(picture: Picture | None, index: int) -> str:
+def _image(picture: Picture | None, one: Suggestion) -> str:
     if picture is None:
         return ""
     file = io.BytesIO()
     Image.fromarray(picture).save(file, format="JPEG", quality=85)
     data = base64.b64encode(file.getvalue()).decode()
-    return f'<img alt="frame {index} with its labels" src="data:image/jpeg;base64,{data}">'
+    words = f"frame {one.frame_number} with its labels, {html.escape(one.name, quote=True)} outlined"
+    return f'<img alt="{words}" src="data:image/jpeg;base64,{data}">'
 
 
 def _key() -> str:
     spans = (f'<span style="background:{colour}">{state}: {words}</span>' for state, (colour, words) in _STATES.items())
     return (
         f'<p class="key">{"".join(spans)}</p>'
-        '<p class="quiet">Black marks are drawn frames, numbered marks the frames to check.</p>'
+        '<p class="quiet">Black marks: the object is annotated. Numbered marks: frames to check.</p>'
     )
 
 
@@ -141,7 +171,7 @@ def _mean(judged: Judged, name: str) -> float:
     return float(np.mean([of[name].confidence for of in judged.objects.values() if name in of]))
 
 
-def _curve(judged: Judged, name: str, place: int, queue: Sequence[Suggestion]) -> str:
+def _curve(judged: Judged, name: str, queue: Sequence[Suggestion]) -> str:
     count = max(len(judged.frames) - 1, 1)
     step = -(-len(judged.frames) // _MOST_POINTS)
     points = [
@@ -171,24 +201,27 @@ def _curve(judged: Judged, name: str, place: int, queue: Sequence[Suggestion]) -
     )
     drawn = "".join(
         f'<line x1="{x(index):.1f}" x2="{x(index):.1f}" y1="{top}" y2="{base}" stroke="#1c1e22" stroke-width="2.5">'
-        f"<title>frame {index} was drawn</title></line>"
-        for index in judged.drawings
+        f"<title>frame {judged.number(index)} is annotated</title></line>"
+        for index, objects in judged.objects.items()
+        if name in objects and objects[name].annotated
     )
     marks = "".join(
         f'<circle cx="{x(one.index):.1f}" cy="{top - 10}" r="9" fill="#1c1e22"/>'
         f'<text x="{x(one.index):.1f}" y="{top - 6}" text-anchor="middle" fill="#fff" class="t">{number}'
-        f"<title>check frame {one.index}</title></text>"
+        f"<title>check frame {one.frame_number}</title></text>"
         for number, one in enumerate(queue, 1)
     )
     ticks = "".join(
-        f'<text x="{x(index):.1f}" y="{_HEIGHT - 6}" text-anchor="middle" class="t">{index}</text>'
+        f'<text x="{x(index):.1f}" y="{_HEIGHT - 6}" text-anchor="middle" class="t">{judged.number(index)}</text>'
         for index in _ticks(len(judged.frames))
     )
+    colour = "#{:02x}{:02x}{:02x}".format(*object_colour(judged.kind, name, judged.names.index(name)))
+    shown = html.escape(judged.shown(name), quote=True)
     return (
-        f'<p><b style="color:{_COLOURS[place % len(_COLOURS)]}">Object {html.escape(name)}</b></p>'
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="confidence of object {html.escape(name)}">'
+        f'<p class="name"><span style="background:{colour}"></span><b>{shown}</b></p>'
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="confidence in {shown}">'
         f"<style>.t{{font:11px system-ui,sans-serif}}</style>{bands}{levels}"
-        f'<polyline points="{line}" fill="none" stroke="{_COLOURS[place % len(_COLOURS)]}" stroke-width="2.2"/>'
+        f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2.2"/>'
         f"{drawn}{marks}{ticks}</svg>"
     )
 
@@ -223,9 +256,9 @@ def _about(corrected: int) -> str:
     )
     return (
         "<h2>What confidence is</h2>"
-        "<p>It is told without knowing the truth: whether cells that go to an earlier frame and back come home, "
-        "whether labels carried back to a drawing give what was drawn, how clear the votes were on the way, and "
-        "whether an object still looks as it was drawn. Trust the order before the numbers. It can be wrong where a "
-        "thing turns a side to the camera that was never drawn, and where two things look alike. All signals are in "
-        "objects.csv.</p>" + learned
+        "<p>Confidence is estimated without ground truth, from four checks: whether matches to an earlier frame and "
+        "back return to where they began, whether labels propagated back to an annotated frame agree with the "
+        "annotation, how clear the labels were on the frames between, and whether an object still looks as it was "
+        "annotated. Trust the order before the numbers. It can be wrong where an object turns a side to the camera "
+        "that was never annotated, and where two objects look alike. All signals are in objects.csv.</p>" + learned
     )

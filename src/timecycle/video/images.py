@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from timecycle.errors import VideoError
-from timecycle.files import natural_order, sha256
+from timecycle.files import frame_number, natural_order, sha256
 from timecycle.video.frame import Size
 from timecycle.video.image_file import IMAGE_SUFFIXES, image_size, read_image
 from timecycle.video.source import Video
@@ -31,6 +31,17 @@ class ImagesVideo(Video):
     @property
     def pts(self) -> Sequence[int]:
         return range(len(self._paths))
+
+    @cached_property
+    def numbers(self) -> Sequence[int]:
+        found = [frame_number(path) for path in self._paths]
+        numbers = [number for number in found if number is not None]
+        rising = len(numbers) == len(found) and all(a < b for a, b in pairwise(numbers))
+        return numbers if rising else range(len(self._paths))
+
+    @property
+    def given_fps(self) -> float:
+        return float(1 / self.time_base)
 
     def fingerprint(self) -> str:
         try:

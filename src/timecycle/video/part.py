@@ -28,6 +28,10 @@ class VideoPart(Video):
     def pts(self) -> Sequence[int]:
         return self._whole.pts[self._start : self._stop]
 
+    @property
+    def numbers(self) -> Sequence[int]:
+        return self._whole.numbers[self._start : self._stop]
+
     def fingerprint(self) -> str:
         return hashlib.sha256(f"{self._whole.fingerprint()} {self._start} {self._stop}".encode()).hexdigest()
 

@@ -31,6 +31,16 @@ class Video(ABC):
     def pts(self) -> Sequence[int]:
         """The presentation time of every frame in units of `time_base`, strictly increasing."""
 
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The number of every frame, strictly increasing: those of numbered image files, otherwise the indices."""
+        return range(len(self))
+
+    @property
+    def given_fps(self) -> float | None:
+        """The frames per second to open it again with; None where the video has its own times."""
+        return None
+
     @abstractmethod
     def fingerprint(self) -> str:
         """A SHA-256 of the content: the same for the same video wherever it lies."""
@@ -100,7 +110,13 @@ class Video(ABC):
 
     def _stamped(self, index: int, image: UInt8[np.ndarray, "height width 3"]) -> Frame:
         pts = self.pts[index]
-        return Frame(index=index, pts=pts, time_seconds=float(pts * self.time_base), image=image)
+        return Frame(
+            index=index,
+            number=self.numbers[index],
+            pts=pts,
+            time_seconds=float(pts * self.time_base),
+            image=image,
+        )
 
     def _blocks_backwards(self, stop: int) -> Iterator[Frame]:
         block_frames = max(1, BACKWARDS_BLOCK_BYTES // (self.size.pixels * 3))

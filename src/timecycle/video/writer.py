@@ -11,7 +11,7 @@ from types import TracebackType
 import av
 import numpy as np
 from av.container import OutputContainer
-from av.video.frame import VideoFrame
+from av.video.frame import PictureType, VideoFrame
 from av.video.reformatter import ColorPrimaries, ColorRange, Colorspace, ColorTrc
 from av.video.stream import VideoStream
 from jaxtyping import UInt8
@@ -21,7 +21,7 @@ from timecycle.video.frame import Size
 
 # The first that this build of FFmpeg has. Builds without GPL parts lack libx264; all have mpeg4.
 _ENCODERS: tuple[tuple[str, dict[str, str]], ...] = (
-    ("libx264", {"crf": "18", "preset": "medium"}),
+    ("libx264", {"crf": "18", "preset": "medium", "forced-idr": "1"}),
     ("libopenh264", {"b": "8M"}),
     ("mpeg4", {"qscale": "3"}),
 )
@@ -56,15 +56,18 @@ class VideoWriter:
             self._stream = _add_stream(self._container, self._size, self._time_base, self._coding)
         return self
 
-    def write(self, image: UInt8[np.ndarray, "height width 3"], pts: int) -> None:
+    def write(self, image: UInt8[np.ndarray, "height width 3"], pts: int, *, key: bool = False) -> None:
         """Append an RGB image, shown from `pts` (in units of the time base) on.
 
-        Only differences of pts count: the file starts at 0.
+        Only differences of pts count: the file starts at 0. No frame from a `key` frame on depends on one before it.
         """
         self._check(image, pts)
         self._pts.append(pts)
         with self._writing():
-            self._encode(_yuv(image, index=len(self._pts) - 1))
+            frame = _yuv(image, index=len(self._pts) - 1)
+            if key:
+                frame.pict_type = PictureType.I
+            self._encode(frame)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -1,0 +1,200 @@
+"""Object ids from an image file and into one: palette and grey values are ids, colours become ids by a fixed rule."""
+
+import zlib
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Int, UInt8, UInt16
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from timecycle.errors import LabelError
+from timecycle.files import atomic_write
+from timecycle.labels.edges import Pixels, edges_of, hardened, is_soft_in_places
+from timecycle.labels.image import open_image
+from timecycle.labels.notes import files_in_words, note
+from timecycle.labels.palette import palette, voc_palette
+
+# What was understood from a file that could be read in more than one way.
+_SOFT = "soft edges: a pixel belongs to the object where at least half of it does"
+_BLACK = "an opaque black shape on a transparent ground: the shape is read as the object"
+_BLACK_GROUND = "black beside transparent pixels: both are read as background, so draw objects in other colours"
+
+_COLOUR_MODES = ("RGB", "RGBA", "PA", "CMYK", "YCbCr", "LAB", "HSV")
+_OURS = "timecycle-ids"  # in a grey PNG: the checksum of its ids, so that what was written is known from what was drawn
+
+
+@dataclass(frozen=True, eq=False)
+class MaskFile:
+    """What a mask file holds; `coloured` where its ids only number colours and do not say which object is meant."""
+
+    path: Path
+    ids: UInt16[np.ndarray, "height width"]
+    coloured: bool = False
+    remark: str = ""
+
+
+def read_mask_files(paths: Sequence[str | Path], *, colours: Sequence[int] = ()) -> list[MaskFile]:
+    """The ids of every file, with one note for all files that were understood in the same way."""
+    files = [_read(Path(path), colours) for path in paths]
+    for remark in dict.fromkeys(file.remark for file in files if file.remark):
+        same = [file.path for file in files if file.remark == remark]
+        note(f"{files_in_words(same)} {'has' if len(same) == 1 else 'have'} {remark}")
+    return files
+
+
+def write_ids(path: str | Path, ids: UInt16[np.ndarray, "height width"], *, deep: bool, grey: bool) -> None:
+    """Write a palette PNG, or a grey one: of 16 bits where it is `deep`, otherwise only where that is asked for."""
+    about = PngInfo()
+    if deep:
+        image = Image.fromarray(ids)
+    else:
+        image = Image.fromarray(ids.astype(np.uint8))
+        if grey:
+            about.add_text(_OURS, _checksum(ids))
+        else:
+            image.putpalette(palette().tobytes())
+    with atomic_write(path) as file:
+        # Level 1 compresses these flat images nearly as well as the default, several times faster.
+        image.save(file, format="PNG", compress_level=1, pnginfo=about)
+
+
+def colours_in(paths: Iterable[Path]) -> tuple[int, ...]:
+    """The colours (0xRRGGBB) of RGB masks that are in no palette we know, in a fixed order.
+
+    They are numbered 1, 2, ... in this order. Files read together must be numbered together, or the same colour
+    would mean one object in one file and another in the next.
+    """
+    found: set[int] = set()
+    numbered: Path | None = None
+    for path in paths:
+        with open_image(Path(path)) as image:
+            if image.mode in _COLOUR_MODES:
+                found |= {int(code) for code in np.unique(_codes(_meant(Path(path), _rgba(image))[0]))}
+            else:
+                numbered = Path(path)
+    if _palette_of(found) is not None:
+        return ()
+    if numbered is not None:
+        raise LabelError(
+            f"{numbered} numbers its objects but other masks show them as colours of their own",
+            remedy="save all masks the same way: palette PNGs, or RGB with one colour per object",
+        )
+    return tuple(sorted(found - {0}))
+
+
+def _read(path: Path, colours: Sequence[int]) -> MaskFile:
+    with open_image(path) as image:
+        if image.format in ("JPEG", "MPO"):
+            raise LabelError(
+                f"{path} is a JPEG, whose compression invents values around every outline",
+                remedy="save the mask as a PNG",
+            )
+        if image.mode in ("P", "1"):
+            return MaskFile(path, np.array(image).astype(np.uint16))
+        if image.mode in ("L", "LA"):
+            grey = np.array(image).reshape(image.height, image.width, -1)
+            if image.info.get(_OURS) == _checksum(grey[..., 0]):
+                return MaskFile(path, grey[..., 0].astype(np.uint16))
+            grey[grey[..., -1] == 0] = 0  # a transparent pixel has no value, whatever the file holds there
+            grey, remark = _meant(path, grey)
+            return MaskFile(path, grey[..., 0].astype(np.uint16), remark == _BLACK, remark)
+        if image.mode.startswith("I"):
+            return MaskFile(path, _whole_ids(path, np.array(image).astype(np.int64)))
+        if image.mode in _COLOUR_MODES:
+            return _read_colours(path, _rgba(image), colours)
+        raise LabelError(
+            f"{path} is an image of mode {image.mode}, whose values are not object ids",
+            remedy="save the mask as a palette, grey or RGB PNG",
+        )
+
+
+def _read_colours(path: Path, rgba: UInt8[np.ndarray, "height width 4"], colours: Sequence[int]) -> MaskFile:
+    rgba, remark = _meant(path, rgba)
+    codes = _codes(rgba)
+    values, inverse = np.unique(codes, return_inverse=True)
+    found = {int(value) for value in values}
+    table = _palette_of(found)
+    own = bool(colours) or table is None
+    if colours or table is None:
+        table = {0: 0} | {code: 1 + i for i, code in enumerate(colours or sorted(found - {0}))}
+    strange = sorted(found - set(table))
+    if strange:
+        raise LabelError(
+            f"{path} has the colour #{strange[0]:06x}, which stands for no object",
+            remedy="read masks that belong together with colours=colours_in(all of them)",
+        )
+    ids = np.array([table[int(value)] for value in values], np.uint16)[inverse.reshape(codes.shape)]
+    return MaskFile(path, ids, own or remark == _BLACK, remark)
+
+
+def _meant(path: Path, pixels: Pixels) -> tuple[Pixels, str]:
+    """The pixels as they were meant, without soft edges and with a black shape as an object; and what to say of it."""
+    pixels, remark = _hard(path, pixels)
+    alpha = pixels[..., -1] if pixels.shape[-1] > 1 else np.full(pixels.shape[:2], 255, np.uint8)
+    black = (alpha > 0) & (pixels[..., :-1] == 0).all(axis=-1)
+    if (alpha > 0).all() or not black.any():
+        return pixels, remark
+    if not np.array_equal(black, alpha > 0):
+        return pixels, _BLACK_GROUND
+    shape = np.array((1, 255) if pixels.shape[-1] == 2 else (*palette()[1], 255), np.uint8)
+    return np.where(black[..., None], shape, 0).astype(np.uint8), _BLACK
+
+
+def _hard(path: Path, pixels: Pixels) -> tuple[Pixels, str]:
+    """The pixels without soft edges. Where several objects have them nobody knows which object a value is."""
+    edges = edges_of(pixels)
+    if edges.invented < 2:
+        return pixels, ""
+    hard = hardened(pixels)
+    if hard is not None and (edges.soft or is_soft_in_places(pixels, hard, edges)):
+        return hard, _SOFT
+    if edges.soft:
+        raise LabelError(
+            f"{path} has soft edges and more than two tones: {edges.invented} of its {edges.values} values lie between "
+            "those on both sides of an outline",
+            remedy="draw with a hard brush (anti-aliasing off) and resize with nearest neighbour; "
+            "if every value is an object, save a palette PNG",
+        )
+    return pixels, ""
+
+
+def _rgba(image: Image.Image) -> UInt8[np.ndarray, "height width 4"]:
+    """Colour and alpha; a transparent pixel has no colour, whatever the file holds there."""
+    rgba = np.array(image.convert("RGBA"))
+    rgba[rgba[..., 3] == 0] = 0
+    return rgba
+
+
+def _codes(rgba: UInt8[np.ndarray, "height width 4"]) -> Int[np.ndarray, "height width"]:
+    """Colours as 0xRRGGBB."""
+    red, green, blue = (rgba[..., channel].astype(np.int64) for channel in range(3))
+    return (red << 16) | (green << 8) | blue
+
+
+@cache
+def _palette_ids(scheme: Literal["own", "voc"]) -> dict[int, int]:
+    table = palette() if scheme == "own" else voc_palette()
+    return {(int(r) << 16) | (int(g) << 8) | int(b): i for i, (r, g, b) in enumerate(table)}
+
+
+def _palette_of(colours: Set[int]) -> dict[int, int] | None:
+    """The ids of colours that are all in one palette, ours or PASCAL VOC's; they share none but black."""
+    return next((table for table in map(_palette_ids, ("own", "voc")) if colours <= table.keys()), None)
+
+
+def _whole_ids(path: Path, values: Int[np.ndarray, "height width"]) -> UInt16[np.ndarray, "height width"]:
+    if values.size and (values.min() < 0 or values.max() > 65535):
+        raise LabelError(
+            f"{path}: a mask has ids from {values.min()} to {values.max()}",
+            remedy="number the objects between 1 and 65535, the background 0",
+        )
+    return values.astype(np.uint16)
+
+
+def _checksum(ids: np.ndarray) -> str:
+    return f"{zlib.crc32(ids.astype(np.uint8).tobytes()):08x}"

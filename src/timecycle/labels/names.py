@@ -1,0 +1,89 @@
+"""Names of objects: what people call what a mask numbers."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from timecycle.errors import LabelError
+
+NAMES_FILE = "names.json"
+_LONGEST = 100  # characters: a name stands in tables and captions
+_REMEDY = 'write names as --names 1=camel 2=rider, or {"1": "camel"} in a file names.json beside the mask'
+
+
+def parse_names(words: Sequence[str]) -> dict[str, str]:
+    """The names of "1=camel" "2=rider", by object."""
+    names: dict[str, str] = {}
+    for word in words:
+        number, equals, name = word.partition("=")
+        if not equals:
+            raise LabelError(f"{word!r} names no object", remedy=_REMEDY)
+        if number.strip() in names:
+            raise LabelError(f"object {number.strip()} is named twice", remedy="name every object once")
+        names[number.strip()] = name
+    return check_names(names)
+
+
+def names_beside(files: Iterable[str | Path]) -> dict[str, str]:
+    """The names in the names.json files that lie in the same folders as label files."""
+    folders = dict.fromkeys(path if path.is_dir() else path.parent for path in map(Path, files))
+    names: dict[str, str] = {}
+    for path in (folder / NAMES_FILE for folder in folders):
+        if path.is_file():
+            names |= read_names(path)
+    return names
+
+
+def read_names(path: Path) -> dict[str, str]:
+    """The names in a JSON file, such as {"1": "camel"}."""
+    try:
+        names = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise LabelError(f"{path} cannot be read: {error}", remedy=_REMEDY) from error
+    if not isinstance(names, dict):
+        raise LabelError(f"{path} is not a table of names", remedy=_REMEDY)
+    try:
+        return check_names(names)
+    except LabelError as error:
+        raise LabelError(f"{path}: {error.problem}", remedy=error.remedy) from error
+
+
+def check_names(names: Mapping[Any, Any]) -> dict[str, str]:
+    """The names by object, as text; refuses what is not a name."""
+    checked: dict[str, str] = {}
+    for number, name in names.items():
+        if not re.fullmatch(r"\d+", str(number)):
+            raise LabelError(f"{str(number)!r} is not the number of an object", remedy=_REMEDY)
+        if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > _LONGEST:
+            raise LabelError(
+                f"object {number} cannot be called {name!r}",
+                remedy=f"give a name of 1 to {_LONGEST} printable characters",
+            )
+        checked[str(int(number))] = name.strip()
+    twice = [name for name in checked.values() if list(checked.values()).count(name) > 1]
+    if twice:
+        raise LabelError(f"two objects are called {twice[0]!r}", remedy="give every object a name of its own")
+    return checked
+
+
+def names_of(objects: Sequence[str], beside: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """The names of the objects of a run: those `given` by hand win over those in a file `beside` the labels.
+
+    A name given by hand must be of an object of the run; a file may name more objects than one video has.
+    """
+    unknown = [number for number in given if number not in objects]
+    if unknown:
+        raise LabelError(
+            f"there is no object {unknown[0]} to call {given[unknown[0]]!r}",
+            remedy=f"name one of the objects that are labelled: {', '.join(objects) or 'none'}",
+        )
+    return check_names({name: text for name, text in {**beside, **given}.items() if name in objects})
+
+
+def shown_name(kind: str, name: str, names: Mapping[str, str]) -> str:
+    """What an object is called on pages and in pictures: points by their own names, others by the given one or id."""
+    if kind == "masks":
+        return names.get(name, f"object {name}")
+    return names.get(name, f"part {name}") if kind == "parts" else name

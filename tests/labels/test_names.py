@@ -1,0 +1,59 @@
+"""Names of objects: from the command line, from a file beside the mask, and what is refused."""
+
+import json
+
+import pytest
+
+from timecycle.errors import LabelError
+from timecycle.labels.names import check_names, names_beside, names_of, parse_names, shown_name
+
+
+def test_names_are_given_by_number():
+    assert parse_names(["1=camel", "007= the rider "]) == {"1": "camel", "7": "the rider"}
+    assert parse_names(["2=a=b"]) == {"2": "a=b"}
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["camel"], "'camel' names no object"),
+        (["x=camel"], "'x' is not the number of an object"),
+        (["1="], "object 1 cannot be called ''"),
+        (["1=a\x1b[31m"], "object 1 cannot be called"),
+        (["1=" + "x" * 101], "object 1 cannot be called"),
+        (["1=camel", "1=dog"], "object 1 is named twice"),
+        (["1=camel", "2=camel"], "two objects are called 'camel'"),
+    ],
+)
+def test_what_is_no_name_is_refused(words, problem):
+    with pytest.raises(LabelError) as refused:
+        parse_names(words)
+    assert problem in refused.value.problem
+    assert refused.value.remedy
+
+
+def test_a_file_beside_the_mask_names_its_objects(tmp_path):
+    (tmp_path / "names.json").write_text(json.dumps({"1": "camel", "9": "elsewhere"}))
+    assert names_beside([tmp_path / "first.png"]) == names_beside([tmp_path]) == {"1": "camel", "9": "elsewhere"}
+    assert names_beside([tmp_path / "sub" / "first.png"]) == {}
+
+
+@pytest.mark.parametrize("text", ["[1]", "{", '{"1": 2}', '{"a": "b"}', "\x00"])
+def test_a_file_that_holds_no_names_is_refused_by_name(tmp_path, text):
+    (tmp_path / "names.json").write_text(text)
+    with pytest.raises(LabelError, match=r"names\.json"):
+        names_beside([tmp_path / "first.png"])
+
+
+def test_names_by_hand_win_and_must_be_of_labelled_objects():
+    assert names_of(["1", "2"], {"1": "dog", "5": "fence"}, {"1": "camel"}) == {"1": "camel"}
+    with pytest.raises(LabelError, match=r"there is no object 3 to call 'x'; name one of .* labelled: 1, 2"):
+        names_of(["1", "2"], {}, {"3": "x"})
+
+
+def test_objects_without_a_name_are_shown_by_their_number():
+    assert shown_name("masks", "255", {}) == "object 255"
+    assert shown_name("masks", "255", {"255": "camel"}) == "camel"
+    assert shown_name("parts", "3001", {}) == "part 3001"
+    assert shown_name("keypoints", "nose", {}) == "nose"
+    assert check_names({1: "camel"}) == {"1": "camel"}

@@ -1,0 +1,153 @@
+"""What `check` writes for people: the frame, its labels ready to edit, and a command that works where it is pasted."""
+
+import csv
+import json
+import re
+import shlex
+import shutil
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from clips import small_world
+from timecycle.cli.main import main
+from timecycle.labels import Keypoints, Masks
+from timecycle.review.check import check
+from timecycle.video import Size, VideoWriter, open_video
+
+FAST = ("--encoder", "rgb", "--preset", "fast", "--set", "past_frames=2")
+
+
+@pytest.fixture(scope="module")
+def world():
+    return small_world(frames=12)
+
+
+@pytest.fixture(scope="module")
+def clip(world, tmp_path_factory) -> Path:
+    """A video and its first mask, in a folder whose name needs quotes."""
+    folder = tmp_path_factory.mktemp("people") / "my shots & 'takes'"
+    folder.mkdir()
+    arrays = open_video(world.video(), fps=12)
+    with VideoWriter(folder / "clip.mp4", Size(*world.mask(0).shape), arrays.time_base) as writer:
+        for frame in arrays:
+            writer.write(frame.image, frame.pts)
+    Masks(world.mask(0)).write(folder / "first.png")
+    truth = world.keypoints(0)
+    Keypoints(truth.names, truth.xy, truth.visible).write(folder / "0.csv")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(clip) -> Path:
+    (clip / "names.json").write_text(json.dumps({"1": "camel", "2": "dog", "9": "elsewhere"}))
+    arguments = [str(clip / "clip.mp4"), str(clip / "first.png"), "-o", str(clip / "out")]
+    assert main(["propagate", *arguments, *FAST, "--names", "2=<rider>"]) == 0
+    return clip / "out"
+
+
+@pytest.fixture
+def run(finished, tmp_path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "a run"))
+
+
+def command_of(page: str) -> list[str]:
+    (command,) = re.findall(r"<code>(timecycle correct .*?)</code>", page)
+    return shlex.split(unescape(command))
+
+
+def test_a_suggested_frame_comes_as_a_picture_with_its_labels_ready_to_edit(run, clip):
+    done = check(run, count=2)
+    for one in done.queue:
+        picture = Image.open(run / "review" / f"{one.index:05d}.jpg")
+        with open_video(clip / "clip.mp4") as video:
+            off = np.abs(np.asarray(picture).astype(int) - video[one.index].image)
+        assert off.mean() < 4  # JPEG
+        name = f"{one.index:05d}.png"
+        assert (run / "review" / name).read_bytes() == (run / "labels" / name).read_bytes()
+
+
+def test_the_command_on_the_page_works_from_any_folder(run, tmp_path, monkeypatch):
+    done = check(run, count=1)
+    _, verb, folder, argument = command_of(done.report.read_text())
+    number, _, file = argument.partition("=")
+    edited = Masks.read(Path(file)).ids.copy()
+    edited[:6, :6] = 1
+    Masks(edited).write(Path(file))
+    monkeypatch.chdir(tmp_path)
+    assert main([verb, folder, argument]) == 0
+    assert (Masks.read(run / "labels" / f"{int(number):05d}.png").ids[:6, :6] == 1).all()
+
+
+def test_check_says_the_same_command(run, capsys):
+    assert main(["check", str(run), "-n", "1"]) == 0
+    said = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert shlex.join(command_of((run / "report.html").read_text())) in said
+
+
+def test_an_edited_file_is_never_written_over_and_others_follow_the_queue(run, capsys):
+    first = check(run, count=2).queue
+    mine = run / "review" / f"{first[0].index:05d}.png"
+    mine.write_bytes(b"being edited")
+    assert main(["check", str(run), "-n", "1"]) == 0
+    assert mine.read_bytes() == b"being edited"
+    assert "was edited and is left as it is" in " ".join(capsys.readouterr().err.split())
+    assert not (run / "review" / f"{first[1].index:05d}.png").exists()
+
+
+def test_points_are_edited_in_a_table_that_says_its_frame(clip, tmp_path):
+    arguments = [str(clip / "clip.mp4"), str(clip / "0.csv"), "-o", str(tmp_path / "out")]
+    assert main(["propagate", *arguments, *FAST]) == 0
+    done = check(tmp_path / "out", count=1)
+    _, verb, folder, argument = command_of(done.report.read_text())
+    assert argument.endswith(f"review/{done.queue[0].index:05d}.csv")
+    assert main([verb, folder, argument]) == 0
+
+
+def test_a_video_that_has_moved_leaves_out_the_picture_and_nothing_else(run):
+    record = json.loads((run / "run.json").read_text())
+    record["origin"]["video"] = str(run / "gone.mp4")
+    (run / "run.json").write_text(json.dumps(record))
+    done = check(run, count=1)
+    assert [path.suffix for path in sorted((run / "review").iterdir())] == [".png", ".json"]
+    assert f"{done.queue[0].index:05d}.png" in done.report.read_text()
+
+
+def test_names_are_shown_everywhere(run, capsys):
+    assert main(["check", str(run)]) == 0
+    page = (run / "report.html").read_text()
+    assert "&lt;rider&gt;" in page
+    assert "<rider>" not in page
+    assert "camel" in page
+    assert "Object" not in page.replace("Objects", "")
+    rows = list(csv.DictReader((run / "objects.csv").open()))
+    assert {row["object"]: row["name"] for row in rows} == {"1": "camel", "2": "<rider>"}
+    assert json.loads((run / "run.json").read_text())["names"] == {"1": "camel", "2": "<rider>"}
+    assert all(one["name"] in ("camel", "<rider>") for one in json.loads((run / "review.json").read_text()))
+    assert re.search(r"confidence in (camel|<rider>)", capsys.readouterr().out)
+
+
+def test_the_page_links_to_the_frame_its_labels_and_the_overlay_at_its_time(run):
+    best = check(run, count=1).queue[0]
+    page = (run / "report.html").read_text()
+    for link in (f"review/{best.index:05d}.jpg", f"review/{best.index:05d}.png"):
+        assert f'href="{link}"' in page
+        assert (run / link).is_file()
+    assert f'href="overlay.mp4#t={best.time_seconds:.3f}"' in page
+
+
+def test_a_correction_that_was_not_edited_is_noted_as_confirmed(run, caplog):
+    best = check(run, count=1).queue[0]
+    file = run / "review" / f"{best.index:05d}.png"
+    assert main(["correct", str(run), f"{best.index}={file}"]) == 0
+    assert f"the labels of frame {best.index} are what was propagated: they count as confirmed" in caplog.text
+
+
+def test_a_run_that_does_not_say_where_its_video_lies_gets_no_command(run, capsys):
+    record = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(record | {"origin": None}))
+    assert main(["check", str(run), "-n", "1"]) == 0
+    assert "timecycle correct" not in capsys.readouterr().out + (run / "report.html").read_text()

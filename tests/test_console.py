@@ -1,0 +1,177 @@
+"""Progress on any screen and in any log, help that fits, and silence when nobody reads on."""
+
+import io
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import timecycle
+from clips import small_world, write_clip, write_mask
+from timecycle.cli import console
+from timecycle.cli.main import main
+
+NOTE = "total 1.234 walk 0.567 still 0.123 similarity 0.456 · waiting for clips 12%"
+
+
+@pytest.fixture
+def stderr(monkeypatch):
+    """Standard error as the commands see it, of any width, a terminal or a file."""
+
+    def make(*, terminal: bool, width: int = 80) -> io.StringIO:
+        text = io.StringIO()
+        screen = Console(
+            file=text,
+            force_terminal=terminal,
+            width=width,
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+            legacy_windows=False,
+        )
+        monkeypatch.setattr(console, "err", screen)
+        return text
+
+    return make
+
+
+def drawn(text: str) -> list[str]:
+    """The lines that were on the screen, one after the other, without the codes that colour and move."""
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+    return [line.rstrip() for line in re.split(r"[\r\n]+", plain) if line.strip()]
+
+
+@pytest.mark.parametrize("width", [80, 60, 120])
+def test_progress_on_a_terminal_is_one_line_that_fits(stderr, width):
+    text = stderr(terminal=True, width=width)
+    with console.board() as bar:
+        move = bar("propagating")
+        for done in (1, 1234, 4000):
+            move(done, 4000, NOTE)
+            time.sleep(0.15)
+    lines = drawn(text.getvalue())
+    assert lines
+    assert all(len(line) <= width for line in lines)
+    assert all(line.startswith("propagating") for line in lines)
+    assert lines[-1].startswith("propagating ━━━━━━━━━━━━━━━━ 4,000/4,000  in 0:00")
+    assert any("left" in line for line in lines[:-1])
+
+
+def test_at_80_columns_bar_count_time_and_note_are_all_seen(stderr):
+    text = stderr(terminal=True)
+    with console.progress("learning") as move:
+        move(20_000, 100_000, NOTE)
+        time.sleep(0.15)
+    last = drawn(text.getvalue())[-1]
+    assert "━" in last
+    assert "20,000/100,000  -:-- left  total 1.234 walk" in last
+
+
+def test_a_log_has_the_first_and_the_last_line_and_few_between(stderr, monkeypatch):
+    text = stderr(terminal=False)
+    clock = [100.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: clock[0])
+    with console.progress("propagating") as move:
+        for done in range(1, 1001):
+            move(done, 1000)
+            clock[0] += 0.3
+    lines = text.getvalue().splitlines()
+    assert lines[0] == "propagating  1/1,000  -:-- left"
+    assert lines[1] == "propagating  35/1,000  4:49 left"  # ten seconds later, then twenty, then every thirty
+    assert lines[-1] == "propagating  1,000/1,000  in 5:00"
+    assert 10 <= len(lines) <= 13
+
+
+def test_many_short_steps_do_not_fill_a_log(stderr):
+    text = stderr(terminal=False)
+    with console.board() as bar:
+        for clip in range(300):
+            move = bar(f"clip {clip}")
+            for done in (1, 2, 3):
+                move(done, 3)
+    lines = text.getvalue().splitlines()
+    assert lines[0].startswith("clip 0  1/3")
+    assert lines[-1].startswith("clip 299  3/3")
+    assert len(lines) <= 4
+
+
+def test_interrupted_work_leaves_its_last_count_in_the_log(stderr):
+    text = stderr(terminal=False)
+
+    def work():
+        with console.progress("propagating") as move:
+            move(1, 9)
+            move(7, 9)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert text.getvalue().splitlines()[-1].startswith("propagating  7/9")
+
+
+def test_what_is_not_shown_prints_nothing(stderr):
+    text = stderr(terminal=False)
+    with console.board(shown=False) as bar:
+        bar("learning")(1, 2)
+    assert text.getvalue() == ""
+
+
+# The commands themselves
+
+
+def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    source = str(Path(timecycle.__file__).parents[1])
+    path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
+    words = command.replace("timecycle", f"{sys.executable} -m timecycle")
+    return subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {words}"],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+
+
+def test_progress_goes_to_a_file_too(tmp_path):
+    world = small_world(frames=4)
+    write_clip(tmp_path / "clip.mp4", world)
+    write_mask(tmp_path / "first.png", world)
+    done = shell("timecycle propagate clip.mp4 first.png -o out --encoder rgb 2>log", tmp_path)
+    assert done.returncode == 0
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert lines[0].startswith("propagating  1/4")
+    assert lines[-1].startswith("propagating  4/4  in 0:0")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes are Unix's")
+@pytest.mark.parametrize("command", ["timecycle --help", "timecycle propagate --help", "timecycle doctor"])
+def test_a_reader_that_goes_away_is_met_with_silence(command, tmp_path):
+    done = shell(f"{command} | true", tmp_path)
+    assert done.stderr == ""
+    assert done.returncode in (0, 1, 141)  # as of any program that writes to a closed pipe
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
+def test_help_has_one_line_for_each_command_and_fits_80_columns(words, capsys):
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) < 80
+    commands = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert {"propagate", "train", "audit", "demo", "doctor"} <= set(commands)
+    assert len(commands) == len(set(commands)) == 13
+    assert len(lines) <= 24  # one screen
+
+
+def test_every_command_that_help_names_explains_itself(capsys):
+    from timecycle.cli.main import _COMMANDS
+
+    for name in _COMMANDS:
+        with pytest.raises(SystemExit) as ended:
+            main([name, "--help"])
+        assert ended.value.code == 0
+        assert f"timecycle {name}" in capsys.readouterr().out

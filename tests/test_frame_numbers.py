@@ -1,0 +1,108 @@
+"""Frames of numbered image files keep their numbers in file names, tables and addresses; Python counts from 0."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from clips import small_world
+from timecycle.cli.main import main
+from timecycle.errors import LabelError
+from timecycle.labels import Masks, index_of, read_labels
+from timecycle.video import VideoPart, open_video
+
+FAST = ("--encoder", "rgb", "--preset", "fast", "--set", "past_frames=2")
+FIRST = 1001
+
+
+@pytest.fixture(scope="module")
+def world():
+    return small_world(frames=8)
+
+
+@pytest.fixture(scope="module")
+def frames(world, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("shot") / "frames"
+    folder.mkdir()
+    for t, image in enumerate(world.video()):
+        Image.fromarray(image).save(folder / f"shot_{FIRST + t}.png")
+    Masks(world.mask(0)).write(folder.parent / "first.png")
+    Masks(world.mask(5)).write(folder.parent / "sixth.png")
+    return folder
+
+
+def numbers_in(path: Path) -> list[int]:
+    return [int(file.stem) for file in sorted(path.iterdir())]
+
+
+def test_images_have_the_numbers_of_their_names_and_indices_from_0(frames):
+    video = open_video(frames)
+    assert list(video.numbers) == list(range(FIRST, FIRST + 8))
+    assert (video[3].index, video[3].number) == (3, FIRST + 3)
+    part = VideoPart(video, 2, 5)
+    assert [(frame.index, frame.number) for frame in part] == [(0, 1003), (1, 1004), (2, 1005)]
+    assert [frame.number for frame in part.backwards()] == [1005, 1004, 1003]
+
+
+@pytest.mark.parametrize("names", [("b.png", "a.png"), ("a1.png", "b1.png"), ("x.png", "7.png")])
+def test_images_without_rising_numbers_are_numbered_by_index(tmp_path, names):
+    for name in names:
+        Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / name)
+    assert list(open_video(tmp_path).numbers) == [0, 1]
+
+
+def test_a_run_keeps_the_numbers_and_a_bare_mask_is_of_the_first_frame(frames, tmp_path):
+    first, sixth = (str(frames.parent / name) for name in ("first.png", "sixth.png"))
+    assert main(["propagate", str(frames), first, f"1006={sixth}", "-o", str(tmp_path / "out"), *FAST]) == 0
+    out = tmp_path / "out"
+    assert numbers_in(out / "labels") == numbers_in(out / "confidence") == list(range(FIRST, FIRST + 8))
+    rows = list(csv.DictReader((out / "frames.csv").open()))
+    assert [int(row["index"]) for row in rows] == list(range(8))
+    assert [int(row["frame_number"]) for row in rows] == list(range(FIRST, FIRST + 8))
+    assert [row["index"] for row in rows if row["source"] == "given"] == ["0", "5"]
+    assert all(
+        int(row["frame_number"]) == FIRST + int(row["index"]) for row in csv.DictReader((out / "objects.csv").open())
+    )
+
+
+def test_corrections_checks_audits_and_flow_speak_of_the_same_numbers(frames, tmp_path, capsys):
+    out = tmp_path / "out"
+    first, sixth = (str(frames.parent / name) for name in ("first.png", "sixth.png"))
+    assert main(["propagate", str(frames), first, "-o", str(out), *FAST]) == 0
+    assert main(["check", str(out)]) == 0
+    capsys.readouterr()
+    assert main(["correct", str(out), f"1006={sixth}"]) == 0
+    assert "frame 1006: propagated again 1002-1008" in capsys.readouterr().out
+    assert (Masks.read(out / "labels" / "01006.png").ids == Masks.read(Path(sixth)).ids).all()
+    assert numbers_in(out / "labels") == list(range(FIRST, FIRST + 8))
+    assert main(["check", str(out)]) == 0
+    assert main(["correct", str(out), "--undo"]) == 0
+    assert main(["audit", str(frames), str(out / "labels"), "--encoder", "rgb"]) == 0
+    assert main(["flow", f"{frames}@1001", f"{frames}@1003", "-o", str(tmp_path / "flow"), "--encoder", "rgb"]) == 0
+
+
+def test_findings_of_an_audit_name_frames_by_number(frames, world, tmp_path, capsys):
+    labels = tmp_path / "labels"
+    labels.mkdir()
+    for t in range(8):
+        mask = world.mask(t) if t < 5 else np.where(world.mask(t) == 2, 0, world.mask(t))  # ends though it is seen
+        Masks(mask.astype(np.uint16)).write(labels / f"{FIRST + t}.png")
+    assert main(["audit", str(frames), str(labels), "--encoder", "rgb"]) == 0
+    assert "object 2 ends at frame 1006, though the video still shows it" in capsys.readouterr().out
+
+
+def test_a_number_that_no_frame_has_is_refused_with_those_there_are(frames, tmp_path, capsys):
+    assert main(["propagate", str(frames), f"5={frames.parent / 'first.png'}", "-o", str(tmp_path / "o"), *FAST]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "there is no frame 5: the video's frames are numbered 1001 to 1008" in said
+    assert "give the number in the name of the frame's image file" in said
+
+
+def test_tables_of_points_are_read_and_written_by_number(tmp_path):
+    (tmp_path / "points.csv").write_text("frame,name,x,y\n1003,nose,4,5\n")
+    assert list(read_labels([tmp_path / "points.csv"], numbers=range(1001, 1009))) == [2]
+    with pytest.raises(LabelError, match="there is no frame 1003"):
+        read_labels([tmp_path / "points.csv"], numbers=[1, 5, 9])
+    assert index_of(7, None) == index_of(7, range(3)) == 7  # whether there is such a frame is asked later
