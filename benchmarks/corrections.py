@@ -34,7 +34,7 @@ from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
 from timecycle.propagation.confidence import TrustConfig
 from timecycle.propagation.propagate import LabelledFrame, propagate
 from timecycle.propagation.settings import PropagateConfig
-from timecycle.review.corrections import carry_again
+from timecycle.review.corrections import intervals_of, propagate_interval
 from timecycle.review.judged import Judged, JudgedFrame, JudgedObject
 from timecycle.review.queue import suggest
 from timecycle.video import Video, open_video
@@ -73,10 +73,13 @@ def _suggested(now: Situation, *, count: int) -> int:
             continue
         source = "given" if frame.index in now.drawn else frame.source
         rows.append(
-            JudgedFrame(frame.index, frame.time_seconds, source, frame.confidence.value, frame.confidence.state)
+            JudgedFrame(
+                frame.index, frame.number, frame.time_seconds, source, frame.confidence.value, frame.confidence.state
+            )
         )
         objects[frame.index] = {
-            name: JudgedObject(one.value, one.state) for name, one in frame.confidence.objects.items()
+            name: JudgedObject(one.value, one.state, one.annotated, one.early)
+            for name, one in frame.confidence.objects.items()
         }
     queue = suggest(Judged(Path(), {}, rows, objects), count=count, together=count > 1)
     return queue[0].index if queue else random(now)
@@ -187,17 +190,15 @@ def _run(start: Start, choose: Choose, wanted: int) -> list[float]:
             break
         index = choose(Situation(frames, overlap, drawn, wanted, rng))
         # Exactly what `timecycle correct` does.
-        again = carry_again(
-            start.video,
-            index,
-            dataclasses.replace(truth[index], complete=True),
-            partial(_labels_of, tuple(frames)),
-            drawn,
+        correction = {index: dataclasses.replace(truth[index], complete=True)}
+        (interval,) = intervals_of(start.video, correction, partial(_labels_of, tuple(frames)), drawn, start.config)
+        again = propagate_interval(
+            interval,
             encoder=start.encoder,
             config=start.config,
             trust=TrustConfig() if choose in JUDGING else None,
         )
-        for frame in again.frames:
+        for frame in again:
             frames[frame.index], kept[frame.index] = frame, scored(frame, truth)
         drawn = drawn | {index}
     return scores

@@ -611,6 +611,31 @@ def _gains_by_count(record: Mapping[str, Any]) -> str:
     return ", ".join(f"{one.difference:+.1f} [{one.low:.1f}, {one.high:.1f}]" for one in found)
 
 
+def _correction_cost(results: Results) -> str:
+    record = _record(results, "correction_cost")
+    acts = {
+        "propagate": "propagate from the first frame",
+        "propagate_all_at_once": "propagate from three frames",
+        "correct_one": "correct the middle frame",
+        "correct_between": "then the frame between it and the first",
+        "correct_two_together": "correct two frames together",
+    }
+    rows = []
+    for act, words in acts.items():
+        of = [record["measured"][when] for when in ("before", "after")]
+        ratio = [one["ratio_to_share_of_propagating"].get(act) for one in of]
+        rows.append(
+            [words, *(f"{one['cpu_seconds'][act]:.1f}" for one in of), *(f"{r:.2f}" if r else "" for r in ratio)]
+        )
+    heads = ["", "before", "after", "ratio before", "ratio after"]
+    table = grid(heads, rows, right=(1, 2, 3, 4))
+    return (
+        f"{table}\nCPU seconds, without the start of the process, before and after what is told here; ratio to the "
+        "share that the frames propagated again have of propagating the clip from the frames annotated so far. "
+        f"{_origin(record)}\n"
+    )
+
+
 def _tuning(results: Results) -> str:
     record = _record(results, "tuning")
     scores, truth = record["measured"]["scores"], record["measured"]["JF"]
@@ -740,6 +765,7 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "trust_cost": _trust_cost,
     "audit": _audit,
     "corrections": _corrections,
+    "correction_cost": _correction_cost,
     "tuning": _tuning,
     "corpus": _corpus,
     "capacity": _capacity,

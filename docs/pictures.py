@@ -29,9 +29,9 @@ def main() -> None:
         camel, camel_mask = _sequence(davis, "camel")
         _run("propagate", swan, swan_mask, "-o", work / "swan")
         _run("propagate", swan, swan_mask, "--texture", "stripes", "-o", work / "stripes")
-        _run("propagate", camel, camel_mask, "-o", work / "camel")
+        _run("propagate", camel, camel_mask, "--names", "255=camel", "-o", work / "camel")
         _run("check", work / "camel")
-        _page("report", work / "camel" / "report.html")
+        _page("report", work / "camel" / "report.html", work)
         jump, jump_mask = _sequence(davis, "motocross-jump")
         drawings = [f"{index}={jump_mask.with_name(f'{index:05d}.png')}" for index in (0, 21)]
         _run("propagate", jump, *drawings, "--complete", "--preset", "fast", "-o", work / "jump")
@@ -65,9 +65,10 @@ def _shots(video: Path, run: Path, kind: str, when: tuple[int, ...]) -> list[Cap
     ]
 
 
-def _page(name: str, page: Path) -> None:
-    """The page as a browser shows it, without the empty end."""
+def _page(name: str, page: Path, work: Path) -> None:
+    """The page as a browser shows it, without the empty end, and as if it lay in a home folder."""
     shot = page.with_suffix(".shot.png")
+    page.write_text(page.read_text(encoding="utf-8").replace(str(work), "/home/me"), encoding="utf-8")
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=1120,1600", f"--screenshot={shot}"]
     subprocess.run(["chromium", *options, page.as_uri()], check=True, capture_output=True)
     pixels = np.asarray(Image.open(shot).convert("RGB"))

@@ -1,0 +1,72 @@
+"""How well does a box stand for a mask? The box around the object of a first frame, as it is and refined by GrabCut.
+
+    python benchmarks/box.py DATA
+
+The first frames of DAVIS-2016 val, each with the box around its true mask. Nothing was chosen by them: the settings of
+labels/box.py were chosen on outlines moved across other footage. Results: box.json.
+"""
+
+import argparse
+import logging
+import time
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+
+from record import write_record
+from timecycle.evaluation.davis import find_davis
+from timecycle.evaluation.metrics.regions import jaccard
+from timecycle.labels import Masks
+from timecycle.labels import box as settings
+from timecycle.labels.box import object_in_box, whole_box
+from timecycle.video import open_video
+
+
+def measure(data: Path) -> dict[str, dict[str, float]]:
+    """The overlap (J) with the true mask of each sequence, and the CPU seconds that refining took."""
+    scores = {}
+    for clip in find_davis(data / "davis2016", year="2016").clips:
+        folders = (data / "davis2016" / part / "480p" / clip.name for part in ("JPEGImages", "Annotations"))
+        images, annotations = (min(folder.iterdir()) for folder in folders)
+        image, truth = open_video(images)[0].image, Masks.read(annotations).ids > 0
+        rows, columns = (np.flatnonzero(truth.any(axis=axis)) for axis in (1, 0))
+        box = (float(columns[0]), float(rows[0]), float(columns[-1]), float(rows[-1]))
+        began = time.process_time()
+        refined = object_in_box(image, box)
+        seconds = time.process_time() - began
+        scores[clip.name] = {
+            "as is": round(float(jaccard(whole_box(image.shape[0], image.shape[1], box), truth)), 4),
+            "refined": round(float(jaccard(refined, truth)), 4),
+            "cpu_seconds": round(seconds, 2),
+        }
+        print(clip.name, scores[clip.name], flush=True)
+    return scores
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    data = parser.parse_args().data
+    logging.basicConfig(format="%(message)s")
+    began = time.monotonic()
+    scores = measure(data)
+    means = {
+        name: round(fmean(one[name] for one in scores.values()), 4) for name in ("as is", "refined", "cpu_seconds")
+    }
+    print(means)
+    write_record(
+        "box",
+        settings={
+            "around": settings._AROUND,
+            "middle": settings._MIDDLE,
+            "rounds": settings._ROUNDS,
+            "pixels": settings._PIXELS,
+        },
+        measured={"mean": means, "sequences": scores},
+        seconds=time.monotonic() - began,
+    )
+
+
+if __name__ == "__main__":
+    main()
