@@ -2,6 +2,7 @@
 
 import argparse
 import pickle
+import zipfile
 
 import pytest
 import torch
@@ -175,3 +176,24 @@ def test_damaged_files_are_named(tmp_path, content):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(WeightsError, match="there is no checkpoint"):
         read_checkpoint(tmp_path / "none.pth")
+
+
+def test_a_checkpoint_that_grows_when_it_is_read_is_refused(tmp_path):
+    """torch inflates compressed entries: three megabytes became three gigabytes."""
+    path = tmp_path / "w.pth"
+    torch.save({"state_dict": under("module.", {"conv1.weight": torch.zeros(2_000_000)})}, path)
+    packed = tmp_path / "packed.pth"
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as target:
+        for entry in source.infolist():
+            target.writestr(entry.filename, source.read(entry))
+    assert packed.stat().st_size < 100_000
+    with pytest.raises(WeightsError, match="is compressed: it would take 8 MB of memory"):
+        read_checkpoint(packed)
+
+
+def test_the_refusal_of_a_pickle_advises_nothing_that_would_run_it(tmp_path):
+    path = tmp_path / "w.pth"
+    torch.save({"state_dict": Wicked()}, path)
+    with pytest.raises(WeightsError) as refused:
+        read_checkpoint(path)
+    assert "weights_only" not in str(refused.value)

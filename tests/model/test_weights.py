@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from timecycle.errors import WeightsError
+from timecycle.errors import SettingsError, WeightsError
 from timecycle.model.inference import ResNetEncoder
 from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
 from timecycle.model.resnet import ResNetConfig, random_resnet
@@ -227,3 +227,80 @@ def test_a_models_checksum_knows_every_tensor_and_no_order(model):
     assert hash_state(state) == hash_state(dict(reversed(state.items())))
     assert hash_state(state) != hash_state(state | {"bn1.bias": state["bn1.bias"] + 1e-6})
     assert len(hash_state(state)) == 64
+
+
+# Damage and malice
+
+
+def flip(path, place):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("place", [-1, -1000, 20_000])
+def test_one_flipped_bit_of_the_tensors_is_refused(tmp_path, model, place):
+    path = tmp_path / "weights.safetensors"
+    save_weights(path, model, Card(encoder=model.config))
+    load_weights(path)
+    flip(path, place)
+    with pytest.raises(WeightsError, match="is not the file its card was written for"):
+        load_weights(path)
+
+
+def test_weights_of_the_package_are_held_against_their_name(tmp_path):
+    original = find_shipped(DEFAULT_ENCODER)
+    path = tmp_path / original.name
+    path.write_bytes(original.read_bytes())
+    flip(path, -1)
+    path.with_suffix(".json").write_bytes(original.with_suffix(".json").read_bytes())
+    with pytest.raises(WeightsError, match=r"has the checksum .*, its name says c6907ff8"):
+        load_encoder(str(path))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused(tmp_path, model, value):
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    state["layer2.0.conv1.weight"][3, 2, 1, 0] = value
+    with pytest.raises(WeightsError, match=r"layer2\.0\.conv1\.weight holds values that are no numbers"):
+        load_weights(saved(tmp_path / "torchvision.safetensors", state))
+
+
+def test_a_tensor_without_values_cannot_ask_for_a_terabyte(tmp_path, model):
+    """Its shape is of one dimension that is huge and one that is nothing: the file has 300 bytes more."""
+    state = dict(model.state_dict()) | {"head.weight": torch.empty(50_000, 0, 1, 1)}
+    with pytest.raises(WeightsError, match=r"has another shape for head\.weight"):
+        load_weights(saved(tmp_path / "w.safetensors", state))
+    with pytest.raises(SettingsError, match="head_channels is 4000000000"):
+        ResNetConfig(head_channels=4_000_000_000)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"encoder": {"head_channels": "many"}},
+        {"encoder": {"columns": 3, "head_channels": 8}},
+        {"encoder": {"colour": [1]}},
+        {"encoder": []},
+        {"scores": {"warp": "good"}},
+        {"scores": 3},
+        {"sha256": 7},
+        {"surprise": 1},
+    ],
+    ids=str,
+)
+def test_a_card_with_values_of_other_kinds_is_refused(tmp_path, model, change):
+    path = tmp_path / "weights.safetensors"
+    save_weights(path, model, Card(encoder=model.config))
+    card = json.loads(path.with_suffix(".json").read_text())
+    path.with_suffix(".json").write_text(json.dumps(card | change))
+    with pytest.raises(WeightsError, match="does not describe an encoder"):
+        load_weights(path)
+
+
+def test_a_card_nested_without_end_is_refused(tmp_path, model):
+    path = tmp_path / "weights.safetensors"
+    save_weights(path, model, Card(encoder=model.config))
+    path.with_suffix(".json").write_text("[" * 100_000)
+    with pytest.raises(WeightsError, match="does not describe an encoder"):
+        load_weights(path)

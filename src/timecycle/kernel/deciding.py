@@ -14,7 +14,9 @@ def decide(
     functions: ctypes.CDLL, soft: Float[Tensor, "rows columns channels"], grid: Grid
 ) -> Int[Tensor, "height width"]:
     """The strongest channel at every pixel after bilinear interpolation; the lowest channel wins a tie."""
-    _, columns, channels = soft.shape
+    rows, columns, channels = soft.shape
+    if (rows, columns) != (grid.y.cells, grid.x.cells) or channels < 1:
+        raise ValueError(f"soft labels of {tuple(soft.shape)} do not fit a grid of {grid.y.cells}x{grid.x.cells} cells")
     soft, down, across = soft.contiguous(), grid.y.taps(), grid.x.taps()  # alive until the call is over
     winner = torch.empty(grid.y.pixels, grid.x.pixels, dtype=torch.int32)
     functions.decide(

@@ -90,6 +90,7 @@ def _remaining(turned: Cells) -> Float[Tensor, "rows columns stages"]:
 
 def search(functions: ctypes.CDLL, query: Packed, keys: Sequence[Keys], k: int) -> Found:
     """The k nearest cells over all references. The order of the references changes only how long it takes."""
+    _check(query, keys, k)
     queries = query.cells.shape[0] * query.cells.shape[1]
     found = Found(
         torch.empty(queries, k),
@@ -112,6 +113,21 @@ def search(functions: ctypes.CDLL, query: Packed, keys: Sequence[Keys], k: int) 
         ctypes.c_void_p(address(found.distance, torch.int32)),
     )
     return found
+
+
+def _check(query: Packed, keys: Sequence[Keys], k: int) -> None:
+    """The kernel reads as much memory as it is told: what does not fit is refused here."""
+    if k < 1 or not keys:
+        raise ValueError(f"the kernel was asked for {k} neighbours among {len(keys)} references")
+    for packed in (query, *(key.packed for key in keys)):
+        rows, columns, channels = packed.cells.shape
+        stages = packed.turned.shape[2] - channels
+        if min(rows, columns, channels) < 1 or channels != query.cells.shape[2]:
+            raise ValueError(f"the kernel cannot match {tuple(query.cells.shape)} with {tuple(packed.cells.shape)}")
+        if stages < 1 or packed.turned.shape != (rows, -(-columns // _PANEL), channels + stages, _PANEL):
+            raise ValueError(f"features of {tuple(packed.cells.shape)} were packed as {tuple(packed.turned.shape)}")
+    if any(min(key.reach, default=0) < 0 for key in keys):
+        raise ValueError("a window reaches less than nothing")
 
 
 class _Map(ctypes.Structure):

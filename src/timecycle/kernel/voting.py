@@ -19,6 +19,7 @@ def vote(
     """Each query's weighted sum; `index` counts the cells of the first map, then of the second, and so on."""
     queries, votes = index.shape
     cells, channels = labels[0].shape
+    _check(index, weight, labels)
     maps = [label.contiguous() for label in labels]
     result = torch.empty(queries, channels)
     functions.vote(
@@ -33,3 +34,14 @@ def vote(
         ctypes.c_void_p(address(result)),
     )
     return result
+
+
+def _check(index: Tensor, weight: Tensor, labels: Sequence[Tensor]) -> None:
+    """The kernel reads as much memory as it is told: what does not fit is refused here."""
+    if weight.shape != index.shape or any(label.shape != labels[0].shape for label in labels):
+        raise ValueError(f"votes {tuple(index.shape)} have weights {tuple(weight.shape)}, or labels of several sizes")
+    if index.numel() == 0:
+        return
+    lowest, highest = (int(value) for value in index.aminmax())
+    if lowest < 0 or highest >= len(labels) * labels[0].shape[0]:
+        raise ValueError(f"votes for cells {lowest} to {highest} of {len(labels) * labels[0].shape[0]}")

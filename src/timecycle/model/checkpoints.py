@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import pickle
 import re
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from timecycle.errors import WeightsError
+from timecycle.errors import WeightsError, first_line
 from timecycle.model.resnet import Padding, ResNet
 from timecycle.model.weights import build_resnet, guess_config
 
@@ -119,6 +120,7 @@ def _flat(path: Path, name: str, tensor: Tensor) -> Tensor:
 def _unpickle(path: Path) -> Mapping[str, Any]:
     if not path.is_file():
         raise WeightsError(f"there is no checkpoint {path}", remedy="check the path")
+    _refuse_compressed(path)
     try:
         # Programs that keep their command line keep it as a Namespace: attributes only, nothing runs.
         with torch.serialization.safe_globals([argparse.Namespace]):
@@ -127,17 +129,34 @@ def _unpickle(path: Path) -> Mapping[str, Any]:
         wanted = re.search(r"Unsupported (?:global|class|operand)[^.]*?([\w.]+\.[\w]+)", str(error))
         raise WeightsError(
             f"{path} holds more than tensors{f', {wanted[1]} for one' if wanted else ''}, or is damaged",
-            remedy="where you trust it, save its tensors alone: torch.save(torch.load(PATH, weights_only=False)"
-            "['state_dict'], 'tensors.pth')",
+            remedy="ask who made it for its tensors alone, as safetensors or saved with torch.save(model.state_dict(), "
+            "PATH); to read it as it is would run whatever is in it",
         ) from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError, TypeError, IndexError) as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise WeightsError(f"{path} is no checkpoint: {first}", remedy="copy it again; its size may tell") from error
+    except Exception as error:  # torch raises whatever a damaged file makes it stumble over
+        raise WeightsError(
+            f"{path} is no checkpoint: {first_line(error)}", remedy="copy it again; its size may tell"
+        ) from error
     if not isinstance(content, Mapping):
         raise WeightsError(
             f"{path} holds {type(content).__name__}, not named tensors", remedy="give a checkpoint with a state_dict"
         )
     return content
+
+
+def _refuse_compressed(path: Path) -> None:
+    """torch.save compresses nothing, so a file that becomes larger when it is read was made to fill the memory."""
+    if not zipfile.is_zipfile(path):
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            inflated = sum(entry.file_size for entry in archive.infolist())
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise WeightsError(f"{path} is no checkpoint: {error}", remedy="copy it again; its size may tell") from error
+    if inflated > path.stat().st_size:
+        raise WeightsError(
+            f"{path} is compressed: it would take {inflated / 1e6:,.0f} MB of memory",
+            remedy="give the file as torch.save wrote it",
+        )
 
 
 def _contents(content: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from timecycle.errors import WeightsError
 from timecycle.grid import Grid
 
 
@@ -21,6 +22,23 @@ class FeatureMap:
         rows, columns, channels = self.cells.shape
         over = f"{self.grid.x.pixels}x{self.grid.y.pixels} px"
         return f"FeatureMap({columns}x{rows} cells of {channels} channels over {over}, on {self.cells.device})"
+
+
+def checked(features: FeatureMap, encoder: "Encoder") -> FeatureMap:
+    """The features an encoder gave, refused where labels could not follow them or only seem to."""
+    cells, grid = features.cells, features.grid
+    if cells.ndim != 3 or cells.shape[:2] != (grid.y.cells, grid.x.cells) or cells.shape[2] < 1:
+        raise WeightsError(
+            f"the encoder {encoder.name} gave features of {tuple(cells.shape)} for a grid of "
+            f"{grid.y.cells} rows and {grid.x.cells} columns",
+            remedy="make them rows x columns x channels, with the grid that grid_over gives for them",
+        )
+    if not cells.isfinite().all():
+        raise WeightsError(
+            f"the encoder {encoder.name} gave features that are no numbers",
+            remedy="examine its weights with `timecycle weights verify`, or pass --precision fp32",
+        )
+    return features
 
 
 @runtime_checkable

@@ -5,12 +5,13 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from timecycle.errors import WeightsError
+from timecycle.errors import WeightsError, first_line
 from timecycle.extras import need
 
 _log = logging.getLogger(__name__)
@@ -39,6 +40,24 @@ def parse_hub_name(text: str) -> HubName | None:
     return HubName(**parts.groupdict()) if parts and not Path(text).exists() else None
 
 
+_OFFLINE: ContextVar[bool] = ContextVar("offline", default=False)
+
+
+@contextmanager
+def offline() -> Iterator[None]:
+    """Within it encoders are read from this machine only: their names came from a file, not from the user."""
+    token = _OFFLINE.set(True)
+    try:
+        yield
+    finally:
+        _OFFLINE.reset(token)
+
+
+def is_offline() -> bool:
+    """Whether the Hub must not be asked."""
+    return _OFFLINE.get()
+
+
 def hub_file(hub: HubName, file: str) -> Path | None:
     """The file, brought here if it was not yet; None if the repository or folder has no such file."""
     if Path(hub.name).is_dir():
@@ -50,10 +69,11 @@ def hub_file(hub: HubName, file: str) -> Path | None:
 
     try:
         with retries_in_one_line():
-            return Path(hf_hub_download(hub.name, file, revision=hub.revision))
+            return Path(hf_hub_download(hub.name, file, revision=hub.revision, local_files_only=is_offline()))
     except LocalEntryNotFoundError as error:
+        reason = "was not asked" if is_offline() else "cannot be reached"
         raise WeightsError(
-            f"{hub} is not on this machine, and the Hugging Face Hub cannot be reached",
+            f"{hub} is not on this machine, and the Hugging Face Hub {reason}",
             remedy="bring it here once with a connection (hf download NAME), or give a folder that holds it",
         ) from error
     except EntryNotFoundError:
@@ -106,10 +126,5 @@ def read_json(path: Path) -> Any:
     """What a settings file of a repository holds."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise WeightsError(f"{path} cannot be read: {first_line(error)}", remedy="bring it here again") from error
-
-
-def first_line(error: BaseException) -> str:
-    """What other libraries say, without their advice."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

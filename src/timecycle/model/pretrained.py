@@ -1,18 +1,15 @@
 """Our encoders in the Hub's layout: a folder, or a repository, with config.json and model.safetensors."""
 
-import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 
 from timecycle.errors import SettingsError, WeightsError
 from timecycle.files import atomic_write, make_folder, write_text
 from timecycle.model.hub import HubName, hub_file, read_hub_config
 from timecycle.model.resnet import ResNet, ResNetConfig
-from timecycle.model.weights import Card, build_resnet, plain_state
+from timecycle.model.weights import Card, build_resnet, card_json, plain_state, read_tensors
 
 MODEL_TYPE = "timecycle"
 
@@ -23,11 +20,11 @@ _TENSORS = "model.safetensors"
 def save_pretrained(model: ResNet, folder: str | Path, card: Card | None = None) -> Path:
     """Write the folder that `from_pretrained` reads, ready to be uploaded (`hf upload NAME FOLDER`)."""
     target = make_folder(Path(folder))
+    content = save(plain_state(model), metadata={"format": "pt"})
     with atomic_write(target / _TENSORS) as file:
-        file.write(save(plain_state(model), metadata={"format": "pt"}))
+        file.write(content)
     card = card or Card(encoder=model.config, trained_on="unknown", licence="unknown")
-    config = {"model_type": MODEL_TYPE, **dataclasses.asdict(card)}
-    write_text(target / _CONFIG, json.dumps(config, indent=2) + "\n")
+    write_text(target / _CONFIG, card_json(card, content, model_type=MODEL_TYPE))
     return target
 
 
@@ -47,7 +44,6 @@ def build_pretrained(hub: HubName, config: dict[str, Any]) -> ResNet:
         )
     try:
         encoder = ResNetConfig(**config["encoder"])
-        state = load_file(path)
-    except (KeyError, TypeError, SettingsError, SafetensorError, OSError) as error:
+    except (KeyError, TypeError, SettingsError) as error:
         raise WeightsError(f"{hub} cannot be read: {error}", remedy="bring it here again") from error
-    return build_resnet(path, state, encoder)
+    return build_resnet(path, read_tensors(path, sha256=str(config.get("sha256", ""))), encoder)

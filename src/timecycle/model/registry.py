@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from timecycle.errors import WeightsError
-from timecycle.files import sha256
 from timecycle.model.calibration import calibrated
 from timecycle.model.encoder import Encoder
 from timecycle.model.foreign import efficientnet, vgg
@@ -20,7 +19,7 @@ from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, Device, Preci
 from timecycle.model.precision import choose_precision
 from timecycle.model.pretrained import MODEL_TYPE, build_pretrained
 from timecycle.model.resnet import Architecture, ResNetConfig, random_resnet
-from timecycle.model.shipped import find_shipped, shipped
+from timecycle.model.shipped import check_name, find_shipped, shipped
 from timecycle.model.weights import PICKLES, hash_state, load_weights
 
 DEFAULT_ENCODER = "timecycle-v1"  # comes with the package, see docs/model.md
@@ -74,7 +73,7 @@ def load_encoder(
         )
     model = load_weights(path)
     name = name_or_path if from_package else path.name
-    return ResNetEncoder(model, name=name, sha256=sha256([path]), device=device, precision=precision)
+    return ResNetEncoder(model, name=name, sha256=check_name(path), device=device, precision=precision)
 
 
 def encoder_names() -> list[str]:

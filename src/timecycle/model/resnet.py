@@ -17,6 +17,8 @@ from timecycle.grid import Grid, grid_over
 STRIDE_PX = 8
 FIRST_PX = 0  # every strided layer has an odd kernel padded by half of it, so output c stays centred on input 2c
 
+_MOST_CHANNELS = 65536  # of a head: more is a mistake, or a trap
+
 Architecture = Literal["resnet18", "resnet50"]
 Padding = Literal["zeros", "reflect", "replicate"]
 Layer = Literal["res2", "res3", "res4"]  # as the paper counts; torchvision's layer1, layer2 and layer3
@@ -40,12 +42,16 @@ class ResNetConfig:
             choices = get_args(kind)
             if getattr(self, name) not in choices:
                 raise SettingsError(f"{name} is {getattr(self, name)!r}", remedy=f"choose one of {', '.join(choices)}")
-        if self.head_channels is not None and (not isinstance(self.head_channels, int) or self.head_channels < 1):
-            raise SettingsError(f"head_channels is {self.head_channels!r}", remedy="set it to 1 or more, or to None")
+        head = self.head_channels
+        if head is not None and (type(head) is not int or not 1 <= head <= _MOST_CHANNELS):
+            raise SettingsError(f"head_channels is {head!r}", remedy=f"set it to 1 to {_MOST_CHANNELS}, or to None")
         for name in ("fine", "colour"):
-            if not 0 <= getattr(self, name) <= 100:
+            if type(getattr(self, name)) not in (int, float) or not 0 <= getattr(self, name) <= 100:
                 remedy = "give 0 for none, 1 for as much as the last layer"
-                raise SettingsError(f"{name} is {getattr(self, name)}", remedy=remedy)
+                raise SettingsError(f"{name} is {getattr(self, name)!r}", remedy=remedy)
+        for name in ("head_relu", "columns", "centred"):
+            if type(getattr(self, name)) is not bool:
+                raise SettingsError(f"{name} is {getattr(self, name)!r}", remedy="set it to true or false")
         if self.columns and self.head_channels is None:
             raise SettingsError("columns are set without a head to see them", remedy="set head_channels too")
 

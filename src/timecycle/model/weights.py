@@ -3,16 +3,17 @@
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load, save
 from torch import Tensor
 
-from timecycle.errors import SettingsError, WeightsError
+from timecycle.errors import SettingsError, WeightsError, first_line
 from timecycle.files import atomic_write, write_text
 from timecycle.model.resnet import ResNet, ResNetConfig
 
@@ -30,6 +31,7 @@ class Card:
     notes: str = ""
     scores: dict[str, float] = field(default_factory=dict)
     source: dict[str, str] = field(default_factory=dict)  # the file it was converted from, where it was
+    sha256: str = ""  # of the file of tensors; empty: it was not told
 
 
 def save_weights(path: Path, model: ResNet, card: Card, *, half: bool = False) -> None:
@@ -41,9 +43,16 @@ def save_weights(path: Path, model: ResNet, card: Card, *, half: bool = False) -
     if half:
         state = {name: tensor.half() if tensor.ndim > 1 else tensor for name, tensor in state.items()}
     base = path.name.removesuffix(".safetensors")
+    content = save(state)
     with atomic_write(path.with_name(f"{base}.safetensors")) as file:
-        file.write(save(state))
-    write_text(path.with_name(f"{base}.json"), json.dumps(dataclasses.asdict(card), indent=2) + "\n")
+        file.write(content)
+    write_text(path.with_name(f"{base}.json"), card_json(card, content))
+
+
+def card_json(card: Card, content: bytes, **more: str) -> str:
+    """The card of a file with this content, as it is written beside it."""
+    told = dataclasses.replace(card, sha256=hashlib.sha256(content).hexdigest())
+    return json.dumps({**more, **dataclasses.asdict(told)}, indent=2) + "\n"
 
 
 def load_weights(path: Path) -> ResNet:
@@ -58,25 +67,51 @@ def load_weights(path: Path) -> ResNet:
             f"there is no file of weights {path}",
             remedy="give a .safetensors file, or a name that `timecycle weights list` gives",
         )
-    try:
-        state = load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise WeightsError(
-            f"{path} is not a safetensors file: {error}", remedy="copy it again; its size may tell"
-        ) from error
+    card = read_card(path)
     state = {
         name.removeprefix("module."): tensor
-        for name, tensor in state.items()
+        for name, tensor in read_tensors(path, sha256=card.sha256 if card else "").items()
         if not name.removeprefix("module.").startswith(_NOT_OURS)
     }
-    card = read_card(path)
     return build_resnet(path, state, card.encoder if card else None)
+
+
+def read_tensors(path: Path, *, sha256: str = "") -> dict[str, Tensor]:
+    """The tensors of a safetensors file, if it has this checksum; empty: whatever it has."""
+    try:
+        content = path.read_bytes()
+        if sha256 not in ("", hashlib.sha256(content).hexdigest()):
+            raise WeightsError(
+                f"{path} is not the file its card was written for: its checksum is another",
+                remedy="copy it again, with its card: it was changed or damaged",
+            )
+        return load(content)
+    except (SafetensorError, OSError, MemoryError, ValueError, KeyError, RuntimeError) as error:
+        raise WeightsError(
+            f"{path} is not a safetensors file: {first_line(error)}", remedy="copy it again; its size may tell"
+        ) from error
+
+
+def refuse_not_finite(name: str | Path, state: Mapping[str, Tensor]) -> None:
+    """Weights with one value that is no number give labels that are all empty, without an error."""
+    broken = [tensor for tensor, values in state.items() if not torch.isfinite(values).all()]
+    if broken:
+        more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
+        raise WeightsError(
+            f"{name}: {broken[0]}{more} holds values that are no numbers",
+            remedy="use weights of an earlier step, or copy the file again",
+        )
 
 
 def build_resnet(path: Path, state: dict[str, Tensor], config: ResNetConfig | None = None) -> ResNet:
     """A model of these tensors; without settings they are read off the tensors' names. `path` is for messages."""
-    model = ResNet(config or guess_config(path, state))
-    _load_state(path, model, state)
+    config = config or guess_config(path, state)
+    with torch.device("meta"):  # takes no memory: a card, or a tensor without values, may ask for any size
+        _check_state(path, ResNet(config), state)
+    refuse_not_finite(path, state)
+    model = ResNet(config)
+    with torch.no_grad():
+        model.load_state_dict(state, strict=False)
     return model
 
 
@@ -101,12 +136,25 @@ def read_card(path: Path) -> Card | None:
         return None
     try:
         fields: dict[str, Any] = json.loads(card.read_text(encoding="utf-8"))
-        return Card(**{**fields, "encoder": ResNetConfig(**fields["encoder"])})
-    except (ValueError, KeyError, TypeError, SettingsError) as error:
+        read = Card(**{**fields, "encoder": ResNetConfig(**fields["encoder"])})
+        _check_types(read)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, SettingsError) as error:
         raise WeightsError(
-            f"the card {card} does not describe an encoder: {error}",
+            f"the card {card} does not describe an encoder: {first_line(error)}",
             remedy="take the card that came with the weights, or remove it if they are torchvision's",
         ) from error
+    return read
+
+
+def _check_types(card: Card) -> None:
+    for name in ("trained_on", "licence", "notes", "sha256"):
+        if not isinstance(getattr(card, name), str):
+            raise TypeError(f"{name} is no text")
+    for name, kind in (("scores", int | float), ("source", str)):
+        if not isinstance(getattr(card, name), dict):
+            raise TypeError(f"{name} is no table")
+        if not all(isinstance(value, kind) for value in getattr(card, name).values()):
+            raise TypeError(f"{name} holds values of another kind")
 
 
 def guess_config(path: Path, state: dict[str, Tensor]) -> ResNetConfig:
@@ -123,7 +171,8 @@ def guess_config(path: Path, state: dict[str, Tensor]) -> ResNetConfig:
     )
 
 
-def _load_state(path: Path, model: ResNet, state: dict[str, Tensor]) -> None:
+def _check_state(path: Path, model: ResNet, state: dict[str, Tensor]) -> None:
+    """Refuse tensors that are not those of a model."""
     wanted = model.state_dict()
     # Old exports lack the batch counters, which inference never reads.
     missing = [n for n in wanted if n not in state and not n.endswith("num_batches_tracked")]
@@ -140,5 +189,3 @@ def _load_state(path: Path, model: ResNet, state: dict[str, Tensor]) -> None:
                 f"{path} {what} {names[0]}{more}",
                 remedy=f"these are not the weights of a {model.config.architecture} as its card describes it",
             )
-    with torch.no_grad():
-        model.load_state_dict(state, strict=False)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from timecycle.errors import SettingsError
 from timecycle.labels.soft import upsample
-from timecycle.model.encoder import Encoder, FeatureMap
+from timecycle.model.encoder import Encoder, FeatureMap, checked
 from timecycle.propagation.neighbours import Reference, neighbours
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.state import resize
@@ -43,7 +43,7 @@ def correspond(
     config: PropagateConfig,
 ) -> Correspondence:
     """Where everything in image A is found in image B, searched in the window for labelled frames."""
-    maps = [encoder.encode(resize(image, config)) for image in (a, b)]
+    maps = [checked(encoder.encode(resize(image, config)), encoder) for image in (a, b)]
     window = config.window(maps[0].grid, labelled=True)
     at_own_size = [
         FeatureMap(features.cells, features.grid.rescaled(*image.shape[:2]))

@@ -46,12 +46,29 @@ class PropagateConfig:
             value = getattr(self, name)
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise SettingsError(f"{name} is {value}", remedy=f"set {name} to a finite number above 0")
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            if value is not None and value > most:
+                raise SettingsError(f"{name} is {value}", remedy=f"set {name} to {most} at most")
+        if self.temperature < _COLDEST:
+            raise SettingsError(f"temperature is {self.temperature}", remedy=f"set it to {_COLDEST} or more")
         if self.past_frames < 0:
             raise SettingsError(f"past_frames is {self.past_frames}", remedy="set past_frames to 0 or more")
         for name, allowed in _CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise SettingsError(f"{name} is {getattr(self, name)!r}", remedy=f"choose one of {', '.join(allowed)}")
 
+
+# Larger than anyone needs, and small enough that memory and numbers hold them.
+_MOST = {
+    "image_size_px": 16384,
+    "past_frames": 10_000,
+    "anchor_frames": 10_000,
+    "neighbours": 10_000,
+    "window_px": 1_000_000,
+    "anchor_window_px": 1_000_000,
+}
+_COLDEST = 1e-6  # a cosine of 1 divided by less may be no number any more
 
 _CHOICES = {
     "weighting": ("joint", "per_reference"),

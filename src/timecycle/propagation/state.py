@@ -15,7 +15,7 @@ from timecycle.grid import Grid
 from timecycle.labels.fitting import absent_where_empty, fit_sizes, refuse_empty
 from timecycle.labels.soft import SoftMap
 from timecycle.labels.space import Labels, Space, combine
-from timecycle.model.encoder import Encoder, FeatureMap
+from timecycle.model.encoder import Encoder, FeatureMap, checked
 from timecycle.propagation.ahead import live_worker
 from timecycle.propagation.election import Elected, elect
 from timecycle.propagation.memory import Memory, Remembered
@@ -153,7 +153,7 @@ class Propagation:
     @torch.inference_mode()  # here too: it is called from other threads, where the mode of this one does not hold
     def encode(self, image: UInt8[np.ndarray, "height width 3"]) -> FeatureMap:
         """The features of a frame at the size the settings ask for."""
-        return self.encoder.encode(resize(image, self.config))
+        return checked(self.encoder.encode(resize(image, self.config)), self.encoder)
 
     def encode_frame(self, video: Video, index: int) -> FeatureMap:
         """The features of a frame of a video, with a grid over the frame at its own size."""

@@ -15,10 +15,10 @@ import torch.nn.functional as F  # noqa: N812
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from timecycle.errors import WeightsError
+from timecycle.errors import WeightsError, first_line
 from timecycle.extras import need
 from timecycle.model.foreign.network import Geometry, NetworkEncoder, Scaling
-from timecycle.model.hub import HubName, first_line, hub_file, read_json, retries_in_one_line
+from timecycle.model.hub import HubName, hub_file, is_offline, read_json, retries_in_one_line
 from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, Device, Precision
 
 _DEEPEST_STRIDE_PX = 16  # larger cells know what is there, but hardly where
@@ -33,8 +33,11 @@ def load_backbone(hub: HubName, *, device: Device = "auto", precision: Precision
     """A model that transformers knows, as an encoder: the last layer of a transformer whose cells are all of one
     size, otherwise the deepest stage with cells of at most 16 pixels."""
     transformers = _quiet(need("transformers", extra="hub"))
-    arguments = {"revision": hub.revision} if hub.revision else {}
+    arguments: dict[str, Any] = {"trust_remote_code": False, "local_files_only": is_offline()}
+    if hub.revision:
+        arguments["revision"] = hub.revision
     config = _asked(hub, lambda: transformers.AutoConfig.from_pretrained(hub.name, **arguments))
+    arguments["use_safetensors"] = True  # never a pickle
     kind = _backbones().get(config.model_type)
     if kind is None:
         opened = _load_tokens(hub, config, transformers.AutoModel, arguments)

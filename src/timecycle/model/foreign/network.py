@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from timecycle.grid import grid_over
 from timecycle.model.encoder import FeatureMap
 from timecycle.model.inference import Device, Precision, pick_device
-from timecycle.model.weights import hash_state
+from timecycle.model.weights import hash_state, refuse_not_finite
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +46,7 @@ class NetworkEncoder:
         device: Device = "auto",
         precision: Precision = "fp32",
     ) -> None:
+        refuse_not_finite(name, model.state_dict())
         self.name = name
         self.sha256 = hash_state(model.state_dict())
         self.device = pick_device(device)
