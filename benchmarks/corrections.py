@@ -34,7 +34,7 @@ from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
 from timecycle.propagation.confidence import TrustConfig
 from timecycle.propagation.propagate import LabelledFrame, propagate
 from timecycle.propagation.settings import PropagateConfig
-from timecycle.review.corrections import intervals_of, propagate_interval
+from timecycle.review.intervals import intervals_of, propagate_interval
 from timecycle.review.judged import Judged, JudgedFrame, JudgedObject
 from timecycle.review.queue import suggest
 from timecycle.video import Video, open_video
@@ -191,7 +191,9 @@ def _run(start: Start, choose: Choose, wanted: int) -> list[float]:
         index = choose(Situation(frames, overlap, drawn, wanted, rng))
         # Exactly what `timecycle correct` does.
         correction = {index: dataclasses.replace(truth[index], complete=True)}
-        (interval,) = intervals_of(start.video, correction, partial(_labels_of, tuple(frames)), drawn, start.config)
+        (interval,) = intervals_of(
+            start.video, correction, partial(_labels_of, tuple(frames)), dict.fromkeys(drawn), start.config
+        )
         again = propagate_interval(
             interval,
             encoder=start.encoder,

@@ -5,6 +5,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
@@ -15,6 +16,9 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
+
+_DIGEST_BYTES = 32
+_BEGIN_ANEW = "begin anew with --overwrite"
 
 
 @contextlib.contextmanager
@@ -41,6 +45,29 @@ def clear_parts(folder: Path) -> None:
     """Remove what atomic writes of a killed process left in a folder; only for who alone writes there."""
     for part in folder.glob(".*.part"):
         part.unlink(missing_ok=True)
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Put a copy in the place of `target`, whole or not at all; a link there is replaced, never followed."""
+    with source.open("rb") as old, atomic_write(target) as new:
+        shutil.copyfileobj(old, new, 1 << 20)
+
+
+def seal(content: bytes) -> bytes:
+    """The content with its checksum before it, for `unseal`."""
+    return hashlib.sha256(content).digest() + content
+
+
+def unseal(path: Path) -> bytes:
+    """What was written with `seal`; a file that was changed since is refused."""
+    try:
+        whole = path.read_bytes()
+    except OSError as error:
+        raise OutputError(f"{path} cannot be read: {error.strerror or error}", remedy=_BEGIN_ANEW) from error
+    content = whole[_DIGEST_BYTES:]
+    if hashlib.sha256(content).digest() != whole[:_DIGEST_BYTES]:
+        raise OutputError(f"{path} is damaged: its checksum is wrong", remedy=_BEGIN_ANEW)
+    return content
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -80,7 +107,8 @@ def lock(folder: Path) -> Iterator[None]:
         return
     path = folder / ".lock"
     with writing(path):
-        file = path.open("a")
+        # Never through a link: it might be made anywhere.
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "r+")
     with file:
         with writing(path):
             held = _held(file, path)

@@ -23,10 +23,11 @@ from typing import Any, TextIO
 import numpy as np
 
 from timecycle.behind import Behind
-from timecycle.errors import LabelError, OutputError
+from timecycle.errors import LabelError, OutputError, first_line
 from timecycle.files import clear_parts, lock, make_folder, write_text, writing
 from timecycle.kernel.library import find_kernel
 from timecycle.labels import Labels, Masks, Parts
+from timecycle.labels.annotated import Objects, annotated_objects
 from timecycle.model.encoder import Encoder
 from timecycle.model.inference import Device
 from timecycle.model.registry import PrecisionChoice
@@ -39,6 +40,7 @@ from timecycle.outputs import (
     ContactSheet,
     LabelFiles,
     Show,
+    confidence_path,
     csv_lines,
     frame_row,
     label_path,
@@ -53,10 +55,13 @@ from timecycle.propagation.passes import PassMaps
 from timecycle.propagation.propagate import LabelledFrame, check_labels, check_trust, count_steps, propagate, source_of
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.workfolder import WorkFolder
+from timecycle.run_record import FOLDERS, RECORD, read_record, refuse_links
 from timecycle.version import __version__
 from timecycle.video import Video, VideoWriter
 
 _WORK = ".work"
+_WRITTEN = "written.csv"  # in it: what was written about each frame, for a run that goes on
+_WRITTEN_COLUMNS = "index,sha256\n"
 ONE_FRAME_KINDS = ("texture", "coordinates")  # refer to the one frame that was annotated, and cannot be corrected
 _WAITING_FRAMES = 4  # labelled but not yet written: enough to smooth over a slow one
 
@@ -108,7 +113,9 @@ class Task:
                 "height_px": self.video.size.height_px,
             },
             "labels": annotations_record(
-                self.kind, {int(index): annotation_sha256(labels) for index, labels in self.labels.items()}
+                self.kind,
+                {int(index): annotation_sha256(labels) for index, labels in self.labels.items()},
+                {int(index): annotated_objects(labels) for index, labels in self.labels.items()},
             ),
             "encoder": {
                 "name": Path(self.encoder.name).name,
@@ -166,9 +173,10 @@ def run(
 
 def _finished(folder: Path, task: Task) -> Finished | None:
     """What this very run left behind, if it is finished, with corrections or without."""
-    path = folder / "run.json"
-    old = _read_record(path) if path.is_file() else {}
-    if old.get("status") != "finished":
+    if not (folder / RECORD).is_file():
+        return None
+    old = read_record(folder)
+    if old["status"] != "finished":
         return None
     fresh = json.loads(json.dumps(task.identity()))
     _refuse_difference(folder, old, fresh | ({"labels": old["labels"]} if old.get("corrections") else {}))
@@ -191,9 +199,9 @@ def _open_record(folder: Path, task: Task, *, resume: bool, overwrite: bool) -> 
     origin = {"origin": dataclasses.asdict(task.origin) if task.origin else None}
     about = {"status": "running", "timecycle": __version__, **origin}
     fresh: dict[str, Any] = json.loads(json.dumps(task.identity() | about))
-    path = folder / "run.json"
+    refuse_links(folder)
     others = [item for item in folder.iterdir() if item.name != ".lock"]
-    old = _read_record(path) if path.is_file() else {}
+    old = (_any_record if overwrite else read_record)(folder) if (folder / RECORD).is_file() else {}
     if others and "timecycle" not in old:
         raise OutputError(f"{folder} is not empty and holds no run", remedy="choose an empty or new folder with -o")
     if old and not overwrite:
@@ -216,11 +224,14 @@ def _open_record(folder: Path, task: Task, *, resume: bool, overwrite: bool) -> 
     return fresh
 
 
-def _read_record(path: Path) -> dict[str, Any]:
+def _any_record(folder: Path) -> dict[str, Any]:
+    """What is to be replaced may say anything, if only it says that a run wrote it."""
     try:
-        record = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise OutputError(f"{path} cannot be read: {error}", remedy="choose another folder with -o") from error
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise OutputError(
+            f"{folder / RECORD} cannot be read: {first_line(error)}", remedy="choose another folder with -o"
+        ) from error
     return record if isinstance(record, dict) else {}
 
 
@@ -238,7 +249,7 @@ def _refuse_difference(folder: Path, old: dict[str, Any], new: dict[str, Any]) -
 def _clear(folder: Path) -> None:
     """Remove what an earlier run made, and nothing else."""
     with writing(folder):
-        for name in (_WORK, PASSES, "labels", "confidence", "history", "review", ".correction"):
+        for name in FOLDERS:
             if (folder / name).is_dir():
                 shutil.rmtree(folder / name)
         for name in (*FILES, *REVIEW_FILES):
@@ -260,6 +271,7 @@ def _write_frames(task: Task, folder: Path, progress: Progress | None) -> None:
     with (
         _table(folder / "frames.csv", COLUMNS, done) as frames,
         _table(folder / "objects.csv", OBJECT_COLUMNS, done) as objects,
+        _table(make_folder(work.path) / _WRITTEN, _WRITTEN_COLUMNS, done) as written,
         VideoWriter(folder / "overlay.mp4", video.size, video.time_base) as movie,
         Behind(_WAITING_FRAMES) as behind,
     ):
@@ -268,21 +280,31 @@ def _write_frames(task: Task, folder: Path, progress: Progress | None) -> None:
 
         def write(labelled: LabelledFrame) -> None:
             if labelled.index >= done:
-                path = label_path(labels_folder, labelled.number, task.kind)
-                write_labels(path, labelled.labels, task.label_files)
-                frames.append(frame_row(labelled))
+                write_labels(label_path(labels_folder, labelled.number, task.kind), labelled.labels, task.label_files)
+                rows = [frame_row(labelled)]
                 if labelled.confidence is not None:
-                    objects.append(object_rows(labelled, task.names))
+                    rows.append(object_rows(labelled, task.names))
                     write_confidence(folder, labelled.number, labelled.confidence)
+                for table, text in zip((frames, objects), rows, strict=False):
+                    table.append(text)
+                written.append(f"{labelled.index},{_frame_sha256(folder, task.kind, labelled.number, rows)}\n")
             show.add(labelled)
 
         def catch_up() -> None:
             behind.catch_up()
-            for table in (frames, objects):
+            for table in (frames, objects, written):
                 table.sync()
 
+        def check(index: int, number: int) -> None:
+            rows = [table.kept[index] for table in (frames, objects) if index in table.kept]
+            if written.kept.get(index) != f"{index},{_frame_sha256(folder, task.kind, number, rows)}\n":
+                raise OutputError(
+                    f"frame {number} of the unfinished run in {folder} is not as it was written",
+                    remedy="pass --overwrite to begin anew",
+                )
+
         stream = chain(
-            _read_again(task, labels_folder, done, steps),
+            _read_again(task, labels_folder, done, steps, check),
             propagate(
                 video,
                 task.labels,
@@ -300,9 +322,12 @@ def _write_frames(task: Task, folder: Path, progress: Progress | None) -> None:
     write_summaries(folder, sheet, task.kind, video.numbers, task.names)
 
 
-def _read_again(task: Task, labels_folder: Path, done: int, steps: "_Steps") -> Iterator[LabelledFrame]:
+def _read_again(
+    task: Task, labels_folder: Path, done: int, steps: "_Steps", check: Callable[[int, int], None]
+) -> Iterator[LabelledFrame]:
     """The frames before an interruption, with their labels from disk: a film cannot be continued, only redrawn."""
     for frame in task.video.frames(0, done):
+        check(frame.index, frame.number)
         labels = task.kind.read(label_path(labels_folder, frame.number, task.kind))
         source = source_of(frame.index, task.labels, task.config)
         yield LabelledFrame(
@@ -311,12 +336,21 @@ def _read_again(task: Task, labels_folder: Path, done: int, steps: "_Steps") -> 
         steps.step()
 
 
+def _frame_sha256(folder: Path, kind: type[Labels], number: int, rows: Iterable[str]) -> str:
+    """Identifies all that a run wrote about a frame."""
+    digest = hashlib.sha256("".join(rows).encode())
+    for path in (label_path(folder / "labels", number, kind), confidence_path(folder / "confidence", number)):
+        digest.update(path.read_bytes() if path.is_file() else b"")
+    return digest.hexdigest()
+
+
 @dataclass(frozen=True)
 class _Table:
-    """Rows that are added while a run goes on; they begin with the number of a frame."""
+    """Rows that are added while a run goes on; they begin with the index of a frame."""
 
     path: Path
     file: TextIO
+    kept: Mapping[int, str]  # by frame, of the frames before an interruption
 
     def append(self, rows: str) -> None:
         with writing(self.path):
@@ -332,18 +366,26 @@ class _Table:
 @contextmanager
 def _table(path: Path, columns: str, done: int) -> Iterator[_Table]:
     """A new table, with what an interrupted run wrote about the frames before `done`."""
-    kept = _rows_before(path, done) if done and path.is_file() else ""
-    write_text(path, columns + kept)  # whole or not at all: these rows are nowhere else
+    kept = _rows_before(path, done) if done and path.is_file() else {}
+    write_text(path, columns + "".join(kept.values()))  # whole or not at all: these rows are nowhere else
     with writing(path):
         file = path.open("a", newline="", encoding="utf-8")
     with file:
-        yield _Table(path, file)
+        yield _Table(path, file, kept)
 
 
-def _rows_before(path: Path, done: int) -> str:
-    whole = path.read_text(encoding="utf-8").rpartition("\n")[0]  # a last line may have been cut
-    rows = list(csv.reader(io.StringIO(whole)))[1:]
-    return csv_lines(row for row in rows if int(row[0]) < done)
+def _rows_before(path: Path, done: int) -> dict[int, str]:
+    kept: dict[int, str] = {}
+    try:
+        whole = path.read_text(encoding="utf-8").rpartition("\n")[0]  # a last line may have been cut
+        for row in list(csv.reader(io.StringIO(whole)))[1:]:
+            if int(row[0]) < done:
+                kept[int(row[0])] = kept.get(int(row[0]), "") + csv_lines([row])
+    except (OSError, ValueError, IndexError, csv.Error) as error:
+        raise OutputError(
+            f"{path} cannot be read: {first_line(error)}", remedy="pass --overwrite to begin anew"
+        ) from error
+    return kept
 
 
 @dataclass
@@ -369,8 +411,11 @@ def annotation_sha256(labels: Labels) -> str:
     return digest.hexdigest()
 
 
-def annotations_record(kind: type[Labels], sha256_by_frame: Mapping[int, str]) -> dict[str, Any]:
-    """What run.json says of the annotations: each frame's checksum, and one of all, whatever order they came in."""
+def annotations_record(
+    kind: type[Labels], sha256_by_frame: Mapping[int, str], objects: Mapping[int, Objects]
+) -> dict[str, Any]:
+    """What run.json says of the annotations: each frame's checksum and objects (null: all), and one checksum of all,
+    whatever order they came in."""
     ordered = dict(sorted(sha256_by_frame.items()))
     whole = "".join(f"{index} {digest}\n" for index, digest in ordered.items())
     return {
@@ -378,4 +423,7 @@ def annotations_record(kind: type[Labels], sha256_by_frame: Mapping[int, str]) -
         "frames": list(ordered),
         "sha256": hashlib.sha256(whole.encode()).hexdigest(),
         "sha256_by_frame": {str(index): digest for index, digest in ordered.items()},
+        "objects_by_frame": {
+            str(index): None if (there := objects[index]) is None else sorted(there) for index in ordered
+        },
     }

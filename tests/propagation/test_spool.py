@@ -104,7 +104,7 @@ def test_labels_and_confidence_do_not_depend_on_what_was_kept(world, tmp_path, m
             yield frame.labels.ids.tobytes(), frame.confidence.cells.numpy().tobytes(), frame.confidence.value
 
     whole = list(run())
-    for file in (tmp_path / "work").glob("*.safetensors"):
+    for file in (tmp_path / "work").glob("*.snapshot"):
         file.unlink()
     monkeypatch.setattr(spool, "_MOST_BYTES", frames_kept * 6 * 8 * 64 * 4)
     assert list(run()) == whole

@@ -19,6 +19,7 @@ from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
 from timecycle.propagation.propagate import fit_labels
 from timecycle.review.audit import audit
 from timecycle.review.judged import read_run
+from timecycle.run_record import refuse_links
 from timecycle.video import open_video
 
 Kind = Literal["masks", "parts", "keypoints"]
@@ -111,6 +112,7 @@ def _is_run(word: str) -> bool:
 
 def _of_run(folder: Path, *, video: str | None = None, fps: float | None) -> _Track:
     """The labels of a finished run, of the video it was made from unless another place is given."""
+    refuse_links(folder)
     record = read_run(folder)
     kind = record["labels"]["kind"]
     if kind not in get_args(Kind):

@@ -189,7 +189,7 @@ def source_of(index: int, labels: Mapping[int, Labels], config: PropagateConfig)
     return "blended" if min(labels) < index < max(labels) else "carried"
 
 
-def _with_confidence(labels: Labels, confidence: Confidence | None) -> Labels:
+def with_confidence(labels: Labels, confidence: Confidence | None) -> Labels:
     """Points say themselves how sure each is; one that is lost or hidden is not visible. Other labels have no room."""
     if confidence is None or not isinstance(labels, Keypoints):
         return labels
@@ -227,7 +227,7 @@ class _Run:
         state, key = self._state("forward"), self._key("forward")
         for frame, features in self._frames(state):
             given = self.labels.get(frame.index)
-            backward = self.work.take_backward(frame.index) if frame.index < last else None
+            backward = self._take_backward(frame.index) if frame.index < last else None
             if features is None:
                 carried = self._blank()
             else:
@@ -251,7 +251,7 @@ class _Run:
                 frame.pts,
                 frame.time_seconds,
                 frame.image,
-                _with_confidence(labels, confidence),
+                with_confidence(labels, confidence),
                 source_of(frame.index, self.labels, self.config),
                 carried,
                 confidence,
@@ -325,7 +325,8 @@ class _Run:
         """A state for one pass, with what it remembered when its last snapshot was taken."""
         state = Propagation(self.encoder, self.config, self.space)
         if self.work.next_index(name) is not None:
-            state.restore(self.work.load_snapshot(name, lambda index: self._features(index).cells, self.space))
+            encode = lambda index: self._features(index).cells  # noqa: E731
+            state.restore(self.work.load_snapshot(name, encode, self.space, len(self.video)))
         return state
 
     def _features(self, index: int) -> FeatureMap:
@@ -335,6 +336,9 @@ class _Run:
             features = Propagation(self.encoder, self.config, self.space).encode(self.video[index].image)
             self._spool.keep(index, features)
         return replace(features, grid=features.grid.rescaled(self.video.size.height_px, self.video.size.width_px))
+
+    def _take_backward(self, index: int) -> Backward:
+        return self.work.take_backward(index, (self._grid.y.cells, self._grid.x.cells, self.space.channels))
 
     def _blank(self) -> Carried:
         """A frame before the first labelled one, as the forward pass sees it: nothing is known."""

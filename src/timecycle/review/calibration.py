@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 
 from timecycle.errors import LabelError, OutputError
 from timecycle.labels import KINDS, Keypoints, Labels, Masks, Parts
+from timecycle.labels.annotated import Objects
 from timecycle.outputs import label_path
 from timecycle.propagation.confidence import UNSEEN, least_sure, state_of
 from timecycle.review.corrections import Correction, history
@@ -74,8 +75,8 @@ def corrected(folder: Path) -> list[Known]:
     return [
         known
         for entry in history(folder)
-        for index in entry.frames
-        for known in _known(folder, entry, index, kind, near_px)
+        for index, objects in entry.objects.items()
+        for known in _known(folder, entry, index, objects, kind, near_px)
     ]
 
 
@@ -101,7 +102,10 @@ def calibrated(judged: Judged, calibration: Calibration) -> Judged:
     return replace(judged, frames=frames, objects=objects)
 
 
-def _known(folder: Path, entry: Correction, index: int, kind: type[Labels], near_px: float) -> Iterator[Known]:
+def _known(
+    folder: Path, entry: Correction, index: int, objects: Objects, kind: type[Labels], near_px: float
+) -> Iterator[Known]:
+    """What a corrected frame tells of the objects that were annotated on it; of others nobody said anything."""
     try:
         with (entry.folder / "frames.csv").open(encoding="utf-8", newline="") as file:
             (row,) = (row for row in csv.DictReader(file) if int(row["index"]) == index)
@@ -119,6 +123,8 @@ def _known(folder: Path, entry: Correction, index: int, kind: type[Labels], near
         return
     was, now = (kind.read(label_path(place / "labels", number, kind)) for place in (entry.folder, folder))
     for name, confidence in told.items():
+        if objects is not None and name not in objects:
+            continue
         right = right_of(was, now, name, near_px)
         if right is not None:
             yield Known(confidence, right)

@@ -11,11 +11,12 @@ from timecycle.labels import KINDS
 from timecycle.outputs import label_path
 from timecycle.render import Captioned, Picture, contact_sheet, object_colour, outlined, save_picture, thumbnail
 from timecycle.review.calibration import calibrate, calibrated, corrected
-from timecycle.review.corrections import recover
+from timecycle.review.corrections import refuse_interrupted
 from timecycle.review.judged import Judged, read_judged, read_run
 from timecycle.review.queue import Suggestion, suggest
 from timecycle.review.report import report_html
 from timecycle.review.review_files import ReviewFiles, write_review_files
+from timecycle.run_record import refuse_links
 from timecycle.video import open_video
 
 _PICTURE_PX = 640  # width, on the page
@@ -39,9 +40,10 @@ def check(folder: Path, *, count: int = 10, together: bool = False) -> Checked:
     The best frame first, then the best once that one is drawn; or `together` the best set for who will draw them all.
     Once frames were corrected, confidence is read as they teach; the tables of the run stay as they are.
     """
+    refuse_links(folder)
     read_run(folder)
     with lock(folder):
-        recover(folder)
+        refuse_interrupted(folder)
         return _check(folder, count, together)
 
 

@@ -1,9 +1,10 @@
 """Corrections: frames are annotated again, the frames they control are propagated again, and nothing else is touched.
 
-A correction controls the frames up to the nearest annotated frames on either side, which stay as they are. Labels are
-propagated from all of them: from the corrections between two such frames, together and once, and from the labels of the
-frames at both ends. What was there before is kept in OUT/history/NUMBER, so that the corrections given together can be
-undone, to the byte. Corrections that are interrupted half-way are taken back by the next command.
+A correction controls the frames up to the nearest frames on either side on which its objects are annotated, which stay
+as they are (intervals.py). Labels are propagated from all of them: from the corrections between two such frames,
+together and once, and from the labels of the frames at both ends. What was there before is kept in OUT/history/NUMBER,
+so that the corrections given together can be undone, to the byte. Corrections that are interrupted half-way are taken
+back by the next correction, or by undoing.
 """
 
 import csv
@@ -11,9 +12,9 @@ import filecmp
 import io
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -22,10 +23,13 @@ from typing import Any
 import numpy as np
 
 from timecycle.behind import Behind
-from timecycle.errors import LabelError, OutputError
-from timecycle.files import clear_parts, lock, make_folder, write_text
-from timecycle.labels import KINDS, Keypoints, Labels, Masks, Parts
+from timecycle.errors import LabelError, OutputError, first_line
+from timecycle.files import clear_parts, copy_file, lock, make_folder, sha256, write_text
+from timecycle.labels import KINDS, Keypoints, Labels
+from timecycle.labels.annotated import Objects, annotated_objects, only
+from timecycle.labels.fitting import complete
 from timecycle.model.encoder import Encoder
+from timecycle.model.hub import offline
 from timecycle.model.registry import load_encoder
 from timecycle.outputs import (
     FILES,
@@ -45,15 +49,16 @@ from timecycle.outputs import (
 )
 from timecycle.propagation.confidence import TrustConfig
 from timecycle.propagation.passes import PassMaps
-from timecycle.propagation.propagate import LabelledFrame, count_steps, fit_labels, propagate, space_of
+from timecycle.propagation.propagate import LabelledFrame, fit_labels, space_of
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.workfolder import WorkFolder
-from timecycle.review.judged import read_run
+from timecycle.review.intervals import Sure, intervals_of, propagate_interval
+from timecycle.review.judged import read_objects, read_run
 from timecycle.review.meaning import as_in_run
-from timecycle.review.queue import neighbours_of
 from timecycle.review.redraw import Draw, Redraw
+from timecycle.run_record import RECORD, read_settings, refuse_links
 from timecycle.runs import ONE_FRAME_KINDS, Progress, annotation_sha256, annotations_record
-from timecycle.video import Video, VideoPart, open_video
+from timecycle.video import Video, open_video
 
 _HISTORY = "history"
 _ASIDE = ".correction"
@@ -94,6 +99,7 @@ def correct(
     A mask of one object is of the object `object_id`, which may be new; without it, of the one it is saved as, or of
     the run's only object. An empty mask says that no object is on its frame.
     """
+    refuse_links(folder)
     read_run(folder)
     with lock(folder):
         recover(folder)
@@ -111,6 +117,7 @@ def undo(folder: Path) -> list[int]:
 
     Corrections that were interrupted half-way count as the last.
     """
+    refuse_links(folder)
     read_run(folder)
     with lock(folder):
         taken_back = recover(folder)
@@ -122,6 +129,15 @@ def undo(folder: Path) -> list[int]:
         # From here on it counts as begun: whoever comes next would finish the undoing.
         write_record(folder, {**record, "corrections": int(entries[-1].name) - 1})
         return _restore(folder, entries[-1])
+
+
+def refuse_interrupted(folder: Path) -> None:
+    """Refuse a run whose last correction was interrupted half-way: its files are of two states."""
+    entries = _entries(folder)
+    if entries and read_run(folder).get("corrections", 0) < int(entries[-1].name):
+        raise OutputError(
+            f"a correction of {folder} was interrupted", remedy=f"take it back first: timecycle correct {folder} --undo"
+        )
 
 
 def recover(folder: Path) -> list[int] | None:
@@ -142,9 +158,13 @@ def recover(folder: Path) -> list[int] | None:
 class Correction:
     """Corrections that were given together: their frames, the frames that were propagated again, and what was there."""
 
-    frames: Sequence[int]
+    objects: Mapping[int, Objects]  # that were annotated, by frame
     numbers: Sequence[int]  # of the frames that were propagated again
     folder: Path
+
+    @property
+    def frames(self) -> list[int]:
+        return list(self.objects)
 
 
 def history(folder: Path) -> list[Correction]:
@@ -160,23 +180,24 @@ def _correct(
     progress: Progress | None,
 ) -> list[Corrected]:
     kind, names = KINDS[record["labels"]["kind"]], record.get("names", {})
-    annotated, numbers = set(record["labels"]["frames"]), sources.video.numbers
+    annotated, numbers = _annotated(record), sources.video.numbers
     known = partial(_known, folder, record, numbers)
     given = {
-        index: _over(labels, known(index)) if index in annotated else labels for index, labels in corrections.items()
+        index: _over(labels, known(index), annotated[index]) if index in annotated else labels
+        for index, labels in corrections.items()
     }
-    config = PropagateConfig(**record["config"])
-    parts = intervals_of(sources.video, given, known, annotated, config)
+    config = read_settings(record, "config", PropagateConfig)
+    parts = intervals_of(sources.video, given, known, annotated, config, sure=_sure(folder, annotated))
     aside = make_folder(folder / _ASIDE)
     written = _Written(aside, kind, names, record.get("outputs", {}).get("label_files", "palette"))
-    redraw = Redraw(folder, aside, sources.video, kind, annotated | given.keys())
+    redraw = Redraw(folder, aside, sources.video, kind, annotated.keys() | given.keys())
     done, total = count(1), sum(part.steps for part in parts)
     for part in parts:
         frames = propagate_interval(
             part,
             encoder=sources.encoder,
             config=config,
-            trust=TrustConfig(**record["trust"]) if record["trust"] else None,
+            trust=read_settings(record, "trust", TrustConfig) if record["trust"] else None,
             work=WorkFolder(aside / "work" / str(part.first)),
             maps=PassMaps(folder / PASSES, offset=part.start),
             on_step=lambda: progress(next(done), total) if progress is not None else None,
@@ -190,13 +211,17 @@ def _correct(
 
     digests = _digests(record, known) | {index: annotation_sha256(labels) for index, labels in given.items()}
     again = [index for part in parts for index in range(part.first, part.last + 1)]
-    entry = _keep(folder, sorted(given), [numbers[index] for index in again], kind)
+    annotated |= {index: annotated_objects(labels) for index, labels in given.items()}
+    about = {index: annotated_objects(labels) for index, labels in sorted(corrections.items())}
+    entry = _keep(folder, about, [numbers[index] for index in again], kind)
     changed = _move(aside, folder)
     if kind is Keypoints:
         collect_keypoints(folder / "labels", folder / "keypoints.csv", numbers)
     for name in REVIEW_FILES:
         (folder / name).unlink(missing_ok=True)
-    write_record(folder, {**record, "labels": annotations_record(kind, digests), "corrections": int(entry.name)})
+    write_record(
+        folder, {**record, "labels": annotations_record(kind, digests, annotated), "corrections": int(entry.name)}
+    )
     return [
         Corrected(
             part.corrected,
@@ -214,99 +239,49 @@ def _known(folder: Path, record: Mapping[str, Any], numbers: Sequence[int], fram
     return kind.read(label_path(folder / "labels", numbers[frame], kind))
 
 
-def _digests(record: Mapping[str, Any], known: Callable[[int], Labels]) -> dict[int, str]:
-    """The checksums of the annotations so far; of runs that recorded none, of the labels on the annotated frames."""
-    recorded = record["labels"].get("sha256_by_frame", {})
+def _annotated(record: Mapping[str, Any]) -> dict[int, Objects]:
+    """The objects that are annotated on each annotated frame of a run."""
+    told = record["labels"].get("objects_by_frame") or {}
     return {
-        index: recorded.get(str(index)) or annotation_sha256(_complete(known(index)))
+        index: None if told.get(str(index)) is None else frozenset(told[str(index)])
         for index in record["labels"]["frames"]
     }
 
 
-@dataclass(frozen=True, eq=False)
-class Interval:
-    """Frames that some corrections control, in a part of the video that ends with the annotated frames around them."""
-
-    corrected: Sequence[int]
-    first: int
-    last: int
-    video: VideoPart
-    start: int  # of the part
-    annotations: Mapping[int, Labels]  # counted from the start of the part
-    steps: int  # over both passes
+def _sure(folder: Path, annotated: Mapping[int, Objects]) -> Sure:
+    """How sure objects are on annotated frames, by objects.csv; nothing where nothing was judged."""
+    values: dict[int, dict[str, float]] = {}
+    path = folder / "objects.csv"
+    if path.is_file():
+        for index, objects in read_objects(path).items():
+            if index in annotated:
+                values[index] = {name: one.confidence for name, one in objects.items() if not one.annotated}
+    return lambda index: values.get(index, {})
 
 
-def intervals_of(
-    video: Video,
-    corrections: Mapping[int, Labels],
-    known: Callable[[int], Labels],
-    annotated: Set[int],
-    config: PropagateConfig,
-) -> list[Interval]:
-    """What corrections control: those between the same annotated frames that stay are together in one interval.
-
-    `known` gives the labels that a frame has now. Where labels are propagated forward only, a correction changes
-    nothing before it.
-    """
-    together: dict[tuple[int, int], list[int]] = {}
-    for index in sorted(corrections):
-        ends = neighbours_of(index, set(annotated) - corrections.keys(), len(video))
-        together.setdefault(ends, []).append(index)
-
-    def interval(before: int, after: int, corrected: Sequence[int]) -> Interval:
-        forward = config.direction == "forward"
-        first, last = (corrected[0] if forward else max(before + 1, 0)), min(after - 1, len(video) - 1)
-        start, stop = max(before, 0), min(after if forward else after + 1, len(video))
-        given = {index - start: corrections[index] for index in corrected}
-        given |= {end - start: _complete(known(end)) for end in (before, after) if start <= end < stop}
-        part = VideoPart(video, start, stop)
-        return Interval(corrected, first, last, part, start, given, count_steps(part, given, config))
-
-    return [interval(*ends, corrected) for ends, corrected in together.items()]
+def _digests(record: Mapping[str, Any], known: Callable[[int], Labels]) -> dict[int, str]:
+    """The checksums of the annotations so far; of runs that recorded none, of the labels on the annotated frames."""
+    recorded = record["labels"].get("sha256_by_frame", {})
+    return {
+        index: recorded.get(str(index)) or annotation_sha256(complete(known(index)))
+        for index in record["labels"]["frames"]
+    }
 
 
-def propagate_interval(
-    interval: Interval,
-    *,
-    encoder: Encoder,
-    config: PropagateConfig,
-    trust: TrustConfig | None,
-    work: WorkFolder | None = None,
-    maps: PassMaps | None = None,
-    on_step: Callable[[], None] | None = None,
-) -> Iterator[LabelledFrame]:
-    """The frames that corrections control, from the annotations among and around them."""
-    frames = propagate(
-        interval.video,
-        interval.annotations,
-        encoder=encoder,
-        config=config,
-        trust=trust,
-        work=work,
-        maps=maps,
-        on_step=on_step,
-    )
-    for frame in frames:
-        if interval.first <= frame.index + interval.start <= interval.last:
-            yield replace(frame, index=frame.index + interval.start)
-
-
-def _over(new: Labels, old: Labels) -> Labels:
-    """A frame that was drawn before, drawn anew: objects that are not on the new drawing stay as they were."""
-    if isinstance(new, Keypoints) and isinstance(old, Keypoints):
-        more = [i for i, name in enumerate(old.names) if name not in new.names]
+def _over(new: Labels, old: Labels, objects: Objects) -> Labels:
+    """A frame on which `objects` were annotated, annotated again: those that are not on the new annotation stay."""
+    if annotated_objects(new) is None:
+        return new
+    kept = only(old, objects)
+    if isinstance(new, Keypoints) and isinstance(kept, Keypoints):
+        more = [i for i, name in enumerate(kept.names) if name not in new.names]
         return Keypoints(
-            new.names + tuple(old.names[i] for i in more),
-            np.concatenate([new.xy, old.xy[more]]),
-            np.concatenate([new.visible, old.visible[more]]),
+            new.names + tuple(kept.names[i] for i in more),
+            np.concatenate([new.xy, kept.xy[more]]),
+            np.concatenate([new.visible, kept.visible[more]]),
         )
-    kept: Labels = space_of({0: old, 1: new}).put_back(new, old)
-    return _complete(kept)
-
-
-def _complete(labels: Labels) -> Labels:
-    """Labels that speak for every object: they are all that is known of their frame."""
-    return replace(labels, complete=True) if isinstance(labels, Masks | Parts) else labels
+    merged: Labels = space_of({0: kept, 1: new}).put_back(new, kept)
+    return complete(merged) if objects is None else merged
 
 
 @dataclass(frozen=True, eq=False)
@@ -359,29 +334,43 @@ def _replace_rows(path: Path, fresh: Mapping[int, str], target: Path) -> None:
 
 
 def _entries(folder: Path) -> list[Path]:
-    return sorted(path.parent for path in (folder / _HISTORY).glob(f"*/{_ENTRY}"))
+    return sorted(path.parent for path in (folder / _HISTORY).glob(f"{'[0-9]' * 4}/{_ENTRY}"))
 
 
 def _read_entry(entry: Path) -> Correction:
-    about = json.loads((entry / _ENTRY).read_text(encoding="utf-8"))
-    return Correction(about["frames"], about["numbers"], entry)
+    """An entry of the history, held against its checksums: what is damaged is never put back."""
+    try:
+        about = json.loads((entry / _ENTRY).read_text(encoding="utf-8"))
+        objects = {
+            int(index): None if of is None else frozenset(map(str, of)) for index, of in about["objects"].items()
+        }
+        numbers, kept = list(map(int, about["numbers"])), dict(about["sha256"])
+        there = {path.relative_to(entry).as_posix() for path in entry.rglob("*") if path.is_file()}
+        if there != {*kept, _ENTRY} or any(sha256([entry / name]) != digest for name, digest in kept.items()):
+            raise ValueError("its files are not those that were kept")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise OutputError(
+            f"the history in {entry} is damaged: {first_line(error)}",
+            remedy=f"remove {entry.parent}: corrections stay, but can no longer be undone",
+        ) from error
+    return Correction(objects, numbers, entry)
 
 
-def _keep(folder: Path, corrected: Sequence[int], numbers: Sequence[int], kind: type[Labels]) -> Path:
+def _keep(folder: Path, corrected: Mapping[int, Objects], numbers: Sequence[int], kind: type[Labels]) -> Path:
     """Copy everything that corrections will replace into a new entry of the history."""
     entry = folder / _HISTORY / f"{len(_entries(folder)) + 1:04d}"
-    make_folder(entry)
-    for name in (*FILES, *REVIEW_FILES, "run.json"):
+    names = [*FILES, *REVIEW_FILES, RECORD]
+    for number in numbers:
+        names.append(f"labels/{label_path(Path(), number, kind).name}")
+        names.append(f"confidence/{confidence_path(Path(), number).name}")
+    kept = {}
+    for name in names:
         if (folder / name).is_file():
+            make_folder((entry / name).parent)
             shutil.copyfile(folder / name, entry / name)
-    for place in ("labels", "confidence"):
-        make_folder(entry / place)
-        for number in numbers:
-            inside = folder / place
-            file = label_path(inside, number, kind) if place == "labels" else confidence_path(inside, number)
-            if file.is_file():
-                shutil.copyfile(file, entry / place / file.name)
-    about = {"frames": list(corrected), "numbers": list(numbers)}
+            kept[name] = sha256([entry / name])
+    objects = {str(index): None if of is None else sorted(of) for index, of in corrected.items()}
+    about = {"objects": objects, "numbers": list(numbers), "sha256": kept}
     write_text(entry / _ENTRY, json.dumps(about) + "\n")
     return entry
 
@@ -394,18 +383,18 @@ def _restore(folder: Path, entry: Path) -> list[int]:
         for file in sorted((folder / place).glob("*")):
             if number_of(file) in again and not (entry / place / file.name).is_file():
                 file.unlink()
-        for file in sorted((entry / place).iterdir()):
-            shutil.copyfile(file, folder / place / file.name)
+        for file in sorted((entry / place).glob("*")):
+            copy_file(file, folder / place / file.name)
     for name in (*REVIEW_FILES, *FILES):
         if (entry / name).is_file():
-            shutil.copyfile(entry / name, folder / name)
+            copy_file(entry / name, folder / name)
         else:
             (folder / name).unlink(missing_ok=True)
-    write_text(folder / "run.json", (entry / "run.json").read_text(encoding="utf-8"))
+    copy_file(entry / RECORD, folder / RECORD)
     (entry / _ENTRY).unlink()  # from here on it is no entry
     shutil.rmtree(entry)
     _remove_empty_history(folder)
-    return list(about.frames)
+    return about.frames
 
 
 def _remove_empty_history(folder: Path) -> None:
@@ -436,7 +425,9 @@ def _sources(
                 remedy="put the video back where it was, unchanged, or carry the labels again",
             )
         if encoder is None:
-            encoder = load_encoder(origin["encoder"], device=origin["device"], precision=origin["precision"])
+            # Where the folder came from is not known: it must not choose what is asked of the network.
+            with offline():
+                encoder = load_encoder(origin["encoder"], device=origin["device"], precision=origin["precision"])
         if encoder.sha256 != record["encoder"]["sha256"]:
             raise OutputError(
                 f"the encoder {encoder.name} is not the one that carried the labels in {folder}",

@@ -1,14 +1,16 @@
 """A finished run as its folder tells it: how sure every frame and every object is."""
 
 import csv
-import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from timecycle.errors import OutputError
+from timecycle.errors import OutputError, first_line
 from timecycle.labels.names import shown_name
+from timecycle.propagation.confidence import State
+from timecycle.run_record import read_record
 
 
 @dataclass(frozen=True)
@@ -77,11 +79,15 @@ def read_judged(folder: Path) -> Judged:
     try:
         with (folder / "frames.csv").open(encoding="utf-8", newline="") as file:
             frames = [_frame(row) for row in csv.DictReader(file)]
-        with (folder / "objects.csv").open(encoding="utf-8", newline="") as file:
-            objects = _objects(csv.DictReader(file))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        objects = read_objects(folder / "objects.csv")
+        if [frame.index for frame in frames] != list(range(record["video"]["frames"])):
+            raise ValueError("frames.csv does not have one line for every frame")
+        if not all(0 <= index < len(frames) for index in objects):
+            raise ValueError("objects.csv has frames that frames.csv lacks")
+    except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
         raise OutputError(
-            f"the tables in {folder} cannot be read: {error}", remedy="carry the labels again with --overwrite"
+            f"the tables in {folder} cannot be read: {first_line(error)}",
+            remedy="carry the labels again with --overwrite",
         ) from error
     if not objects:
         raise OutputError(
@@ -90,13 +96,26 @@ def read_judged(folder: Path) -> Judged:
     return Judged(folder, record, frames, objects)
 
 
-def _objects(rows: Iterable[Mapping[str, str]]) -> dict[int, dict[str, JudgedObject]]:
+def read_objects(path: Path) -> dict[int, dict[str, JudgedObject]]:
     """The rows of objects.csv by frame and object."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            return _objects(csv.DictReader(file))
+    except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
+        raise OutputError(
+            f"the tables in {path.parent} cannot be read: {first_line(error)}",
+            remedy="carry the labels again with --overwrite",
+        ) from error
+
+
+def _objects(rows: Iterable[Mapping[str, str]]) -> dict[int, dict[str, JudgedObject]]:
     objects: dict[int, dict[str, JudgedObject]] = {}
     first: dict[str, int] = {}  # frame on which each object is annotated
     for row in rows:
         index, name, annotated = int(row["index"]), row["object"], row["source"] == "given"
-        objects.setdefault(index, {})[name] = JudgedObject(float(row["confidence"]), row["state"], annotated)
+        if row["state"] not in get_args(State):
+            raise ValueError(f"an object on frame {index} is {row['state'][:40]!r}")
+        objects.setdefault(index, {})[name] = JudgedObject(_confidence(row["confidence"]), row["state"], annotated)
         if annotated:
             first.setdefault(name, index)
     return {
@@ -110,28 +129,29 @@ def frame_numbers(folder: Path) -> list[int]:
     try:
         with (folder / "frames.csv").open(encoding="utf-8", newline="") as file:
             return [int(row["frame_number"]) for row in csv.DictReader(file)]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
         raise OutputError(
-            f"{folder / 'frames.csv'} cannot be read: {error}", remedy="propagate again with --overwrite"
+            f"{folder / 'frames.csv'} cannot be read: {first_line(error)}", remedy="propagate again with --overwrite"
         ) from error
 
 
 def read_run(folder: Path) -> dict[str, Any]:
     """The record of a finished run."""
-    path = folder / "run.json"
-    try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        status = record["status"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise OutputError(
-            f"{folder} holds no run", remedy="give the folder that `timecycle propagate ... -o FOLDER` wrote"
-        ) from error
-    if status != "finished":
+    record = read_record(folder)
+    if record["status"] != "finished":
         raise OutputError(f"the run in {folder} is not finished", remedy="go on with it: pass --resume to propagate")
     return record
 
 
 def _frame(row: Mapping[str, str]) -> JudgedFrame:
-    confidence = float(row["confidence"]) if row["confidence"] else None
+    confidence = _confidence(row["confidence"]) if row["confidence"] else None
     index, number = int(row["index"]), int(row["frame_number"])
+    if confidence is not None and row["state"] not in get_args(State):
+        raise ValueError(f"frame {index} is {row['state'][:40]!r}")
     return JudgedFrame(index, number, float(row["time_seconds"]), row["source"], confidence, row["state"])
+
+
+def _confidence(text: str) -> float:
+    """What is no number is not sure at all, and comes first among what is to be checked."""
+    value = float(text)
+    return min(max(value, 0.0), 1.0) if math.isfinite(value) else 0.0
