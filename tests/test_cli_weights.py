@@ -72,13 +72,16 @@ def test_a_whole_file_is_verified_and_a_changed_one_is_not(tmp_path, capsys):
     content[-100] ^= 1
     path.write_bytes(bytes(content))
     assert main(["weights", "verify", str(path)]) == 2
+    assert "copy it again, with its card: it was changed or damaged" in capsys.readouterr().err
+    path.with_suffix(".json").unlink()
+    assert main(["weights", "verify", str(path)]) == 2
     assert "copy or install it again: it was changed or damaged" in capsys.readouterr().err
 
 
 def test_weights_that_are_no_numbers_are_not_verified(tmp_path, capsys):
     path = named(tmp_path, **{"bn1.weight": torch.full((64,), torch.nan)})
     assert main(["weights", "verify", str(path)]) == 2
-    assert "bn1.weight is not finite" in capsys.readouterr().err
+    assert "bn1.weight holds values that are no numbers" in capsys.readouterr().err
 
 
 def test_half_the_space_is_enough(tmp_path):

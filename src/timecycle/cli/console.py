@@ -1,18 +1,35 @@
 """Where the commands print: results to standard output, everything else to standard error."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-out = Console(highlight=False, markup=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+# Of what a name of a file may hold: commands to a terminal, and what turns the direction of writing round.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str) -> str:
+    """The text with nothing in it that a terminal would obey."""
+    return _CONTROLS.sub(lambda control: control[0].encode("unicode_escape").decode(), text)
+
+
+class _Console(Console):
+    """Prints text as text, whatever is in it."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*(visible(one) if isinstance(one, str) else one for one in objects), **options)
+
+
+out = _Console(highlight=False, markup=False, soft_wrap=True)
+err = _Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 _BAR_COLUMNS = 16  # leaves half of 80 columns for count, time and note
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 10.0, 30.0  # between lines in a log
@@ -47,7 +64,7 @@ def board(*, shown: bool = True) -> Iterator[Callable[[str], Bar]]:
     with Progress(*columns, console=err, disable=not shown, expand=True) as bars:
 
         def bar(title: str) -> Bar:
-            task = bars.add_task(title, total=None, note="")
+            task = bars.add_task(visible(title), total=None, note="")
 
             def move(done: int, total: int, note: str = "") -> None:
                 bars.update(task, completed=done, total=total, note=note)
@@ -82,7 +99,8 @@ class _Status(ProgressColumn):
         total = None if task.total is None else int(task.total)
         elapsed = task.finished_time if task.finished_time is not None else task.elapsed
         note = task.fields["note"]
-        return Text(status(int(task.completed), total, elapsed=elapsed or 0.0, left=task.time_remaining, note=note))
+        told = status(int(task.completed), total, elapsed=elapsed or 0.0, left=task.time_remaining, note=note)
+        return Text(visible(told))
 
 
 @contextmanager

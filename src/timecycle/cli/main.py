@@ -24,10 +24,11 @@ from timecycle.cli.train import Train
 from timecycle.cli.tune import Tune
 from timecycle.cli.weights import Weights
 from timecycle.cores import usable_cores
-from timecycle.errors import TimecycleError
+from timecycle.errors import TimecycleError, explained, first_line
 from timecycle.version import __version__
 
 _SIGPIPE = 13
+_TRACEBACK = "TIMECYCLE_TRACEBACK"
 _RESUME = "; to go on, run it again with --resume and without --overwrite"
 _AGAIN = "; to go on, run it again"
 _GOES_ON = {"propagate": _RESUME, "train": _RESUME, "pack": _AGAIN, "bulk": _AGAIN}
@@ -52,7 +53,7 @@ _COMMANDS: dict[str, tuple[Callable[..., object], str]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; what a user can fix is one line and exit code 2."""
+    """Run one command; what a user can mend is one line and exit code 2, what nobody foresaw one line and 1."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         try:
@@ -63,8 +64,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not _reader_is_gone():
             raise
         # Nobody reads on, as after `| head`: the rest of the output has no place to go, when Python ends too.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_nowhere()
         return 128 + _SIGPIPE
+    except OSError as error:  # standard output cannot be written, to a full disk for one
+        _write_nowhere()
+        return _tell(error)
 
 
 def _run(words: list[str]) -> int:
@@ -84,13 +88,34 @@ def _run(words: list[str]) -> int:
     _bound_threads()
     try:
         command()
-    except TimecycleError as error:
-        err.print(f"error: {error.problem}\n  try: {error.remedy}")
-        return 2
+    except BrokenPipeError:
+        raise
     except KeyboardInterrupt:
         err.print(f"interrupted{_GOES_ON.get(words[0], '')}")
         return 130
+    except Exception as error:
+        if os.environ.get(_TRACEBACK) and not isinstance(error, TimecycleError):
+            raise
+        return _tell(error)
     return 0
+
+
+def _tell(error: Exception) -> int:
+    """Say what went wrong and what to try; returns the exit code."""
+    known = explained(error)
+    if known is not None:
+        err.print(f"error: {known.problem}\n  try: {known.remedy}")
+        return 2
+    err.print(
+        f"error: this should not have happened: {type(error).__name__}: {first_line(error)}\n"
+        f"  try: the same with {_TRACEBACK}=1 set, and report what it prints"
+    )
+    return 1
+
+
+def _write_nowhere() -> None:
+    """Let what is still to be printed vanish, also when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _help() -> str:

@@ -16,6 +16,7 @@ from torch import Tensor
 from timecycle.errors import LabelError
 from timecycle.files import write_text
 from timecycle.grid import Axis, Grid
+from timecycle.labels.names import refuse_formula
 from timecycle.labels.soft import Extent, SoftMap
 from timecycle.labels.space import Labels, Presence, listed
 
@@ -55,6 +56,8 @@ class Keypoints(Labels):
         if len(set(self.names)) != len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)
             raise LabelError(f"the point {twice!r} is placed twice", remedy="name every point of a frame once")
+        for name in self.names:
+            refuse_formula(name)
 
     @classmethod
     def read(cls, path: str | Path) -> "Keypoints":

@@ -10,6 +10,7 @@ from timecycle.errors import LabelError
 
 NAMES_FILE = "names.json"
 _LONGEST = 100  # characters: a name stands in tables and captions
+_FORMULA = ("=", "+", "-", "@")
 _REMEDY = 'write names as --names 1=camel 2=rider, or {"1": "camel"} in a file names.json beside the mask'
 
 
@@ -61,11 +62,21 @@ def check_names(names: Mapping[Any, Any]) -> dict[str, str]:
                 f"object {number} cannot be called {name!r}",
                 remedy=f"give a name of 1 to {_LONGEST} printable characters",
             )
+        refuse_formula(name.strip())
         checked[str(int(number))] = name.strip()
     twice = [name for name in checked.values() if list(checked.values()).count(name) > 1]
     if twice:
         raise LabelError(f"two objects are called {twice[0]!r}", remedy="give every object a name of its own")
     return checked
+
+
+def refuse_formula(name: str) -> None:
+    """Names stand in tables that people open as spreadsheets, which would compute what begins like a formula."""
+    if name.startswith(_FORMULA):
+        raise LabelError(
+            f"the name {name[:_LONGEST]!r} would be a formula in a spreadsheet",
+            remedy=f"begin it with another character than {' '.join(_FORMULA)}",
+        )
 
 
 def names_of(objects: Sequence[str], beside: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
