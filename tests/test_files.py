@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import stat
 import subprocess
 import sys
 import textwrap
@@ -35,6 +36,26 @@ def test_a_written_file_holds_exactly_what_was_written(tmp_path):
         file.write(b"\x00\r\n\xff")
     assert (tmp_path / "a.bin").read_bytes() == b"\x00\r\n\xff"
     assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="folders are synced on Unix alone")
+def test_a_written_file_is_on_the_disk_with_its_name(tmp_path, monkeypatch):
+    """The folder is synced after the rename: before, a loss of power may bring the old file back."""
+    events = []
+    plain_sync, plain_replace = os.fsync, Path.replace
+
+    def fsync(descriptor):
+        events.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        plain_sync(descriptor)
+
+    def replace(path, target):
+        events.append("rename")
+        return plain_replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "replace", replace)
+    write_text(tmp_path / "a.txt", "x")
+    assert events == ["file", "rename", "folder"]
 
 
 def test_text_is_utf8_with_its_newlines_as_they_are(tmp_path):

@@ -36,9 +36,21 @@ def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
+            sync_folder(path.parent)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the folder's names to the disk: until then, a rename may be undone by a loss of power."""
+    if os.name == "nt":  # folders cannot be opened there, and renames are journalled
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def clear_parts(folder: Path) -> None:
