@@ -36,6 +36,14 @@ class OutputError(TimecycleError):
     """The output folder cannot be used as asked."""
 
 
+class InUseError(OutputError):
+    """Another living process works on it."""
+
+
+class ShortageError(TimecycleError):
+    """The machine lacks memory, open files, threads or disk space: no video is to blame for it."""
+
+
 class StoreError(TimecycleError):
     """A folder or object store does not hold or give what it should."""
 

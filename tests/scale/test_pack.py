@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from films import film, write_film
+from timecycle import files
 from timecycle.data.pack import Pack, PackConfig, check_pack, pack, read_pack, read_shards
 from timecycle.data.transcode import ClipForm
-from timecycle.errors import SettingsError
+from timecycle.errors import SettingsError, StoreError
 from timecycle.store import Folder
 from timecycle.video import open_video
 
@@ -162,6 +163,82 @@ def test_to_s3_and_back(films, bucket, server, tmp_path):
         f"{done.shards[1].name}.tar is not what was packed",
         f"corpus has no {done.shards[2].name}.tar",
     ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "../../etc/shard-000000"},
+        {"name": "/etc/passwd"},
+        {"name": "shard-000000/../x"},
+        {"name": ""},
+        {"name": 7},
+        {"size": -1},
+        {"clips": "many"},
+    ],
+)
+def test_a_list_of_shards_that_points_elsewhere_is_refused(films, tmp_path, change):
+    packed(films / "film00.mp4", tmp_path / "pack")
+    path = tmp_path / "pack" / "pack.json"
+    listed = json.loads(path.read_text())
+    listed["shards"][0] |= change
+    path.write_text(json.dumps(listed))
+    with pytest.raises(StoreError, match=r"pack\.json cannot be used: .*; pack the videos again"):
+        read_pack(Folder(tmp_path / "pack"))
+
+
+@pytest.mark.parametrize("name", ["pack.json", "sources.jsonl", "shard-000000.json"])
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"\xff\xfe", b"[]", b"3", b'{"timecycle_pack": 1, "config": []}'])
+def test_damaged_lists_of_a_pack_are_our_own_errors(films, tmp_path, name, content):
+    done = packed(films / "film00.mp4", tmp_path / "pack")
+    store = Folder(tmp_path / "pack")
+    (tmp_path / "pack" / name).write_bytes(content)
+    readers = {
+        "pack.json": lambda: read_pack(store),
+        "sources.jsonl": lambda: packed(films, tmp_path / "pack"),
+        "shard-000000.json": lambda: read_shards(store, done),
+    }
+    with pytest.raises(StoreError, match=name):
+        readers[name]()
+
+
+WORKERS = """
+import os, signal, sys, types
+sys.modules["timecycle"] = types.ModuleType("timecycle")  # without its start-up, which takes longer than the test
+sys.modules["timecycle"].__path__ = [{package!r}]
+from timecycle.data.workers import worker_pool
+
+def pid(_):
+    return os.getpid()
+
+if __name__ == "__main__":
+    pool = worker_pool(2)
+    print(*set(pool.map(pid, range(50))), flush=True)
+    pool.submit(signal.pause)
+    signal.pause()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+def test_workers_end_with_a_parent_that_is_killed(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(WORKERS.format(package=str(Path(files.__file__).parent)))
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as parent:
+        workers = [Path("/proc") / pid for pid in parent.stdout.readline().split()]
+        assert workers
+        assert all(worker.exists() for worker in workers)
+        parent.kill()
+        ends = time.monotonic() + 20
+        while any(_is_running(worker) for worker in workers):
+            assert time.monotonic() < ends, "they outlive their parent"
+            time.sleep(0.02)
+
+
+def _is_running(process: Path) -> bool:
+    try:
+        return (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 @pytest.mark.slow  # a real process is killed three times

@@ -87,7 +87,7 @@ def _run(words: list[str]) -> int:
     )
     _bound_threads()
     try:
-        command()
+        code = command()
     except BrokenPipeError:
         raise
     except KeyboardInterrupt:
@@ -97,7 +97,7 @@ def _run(words: list[str]) -> int:
         if os.environ.get(_TRACEBACK) and not isinstance(error, TimecycleError):
             raise
         return _tell(error)
-    return 0
+    return code if isinstance(code, int) else 0  # 1: it is done, but not all of it could be
 
 
 def _tell(error: Exception) -> int:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.cli.console import board, out
+from timecycle.cli.console import board, err, out
 from timecycle.cores import usable_cores
-from timecycle.data.pack import PACK, Counts, PackConfig, check_pack, pack
+from timecycle.data.pack import MOST_CORRUPT, PACK, Counts, PackConfig, check_pack, pack
 from timecycle.data.transcode import ClipForm
 from timecycle.errors import StoreError
 from timecycle.files import user_cache
@@ -25,7 +25,8 @@ class PackVideos:
 
     then: timecycle train s3://bucket/corpus -o run
 
-    Run it again after an interruption, or when there are new videos: what is packed is not packed again.
+    Run it again after an interruption, or when there are new videos: what is packed is not packed again. The exit code
+    is 1 when most of the videos could not be read.
     """
 
     videos: Annotated[Positional[Path], arg(metavar="VIDEOS", help="a folder of videos, searched through and through")]
@@ -39,7 +40,7 @@ class PackVideos:
     workers: Annotated[int, arg(help="processes that cut videos")] = field(default_factory=usable_cores)
     check: Annotated[bool, arg(help="read every shard back at the end and compare its checksum")] = False
 
-    def __call__(self) -> None:
+    def __call__(self) -> int:
         store = open_store(self.place)
         config = PackConfig(form=ClipForm(short_side_px=self.short_side, fps=self.fps), shard_mb=self.shard_mb)
         with board() as bar:
@@ -61,6 +62,11 @@ class PackVideos:
         size = sum(shard.size for shard in done.shards)
         checked = ", all as they were packed" if self.check else ""
         out.print(f"{store.name}: {len(done.shards)} shards, {size / 1e6:,.1f} MB{checked}; {PACK} lists them")
+        if not done.counts.is_alarming:
+            return 0
+        share = f"{done.counts.corrupt / done.counts.videos:.0%}"
+        err.print(f"alarm: {share} of the videos cannot be read, more than {MOST_CORRUPT:.0%}: sources.jsonl says why")
+        return 1
 
 
 def _work_folder(place: str) -> Path:

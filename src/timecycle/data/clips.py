@@ -20,6 +20,7 @@ from timecycle.data.footage import Footage
 from timecycle.data.frames import read_frames
 from timecycle.data.index import Entry
 from timecycle.errors import SettingsError, VideoError
+from timecycle.shortages import check_verdict
 
 _log = logging.getLogger(__name__)
 
@@ -189,6 +190,7 @@ class ClipReader:
                 if clip_motion(frames) >= self._config.min_motion:
                     return Clip(frames, entry.path, choice)
         except VideoError as error:
+            check_verdict(error, f"while {entry.path} was read")
             self._count_unreadable(entry, error)
         return None
 

@@ -8,17 +8,18 @@ only what is new or has changed.
 import json
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 from timecycle.data.examine import Box, examine
+from timecycle.data.workers import worker_pool
 from timecycle.errors import VideoError
 from timecycle.files import make_folder, write_text, writing
+from timecycle.shortages import check_verdict, shortage, stopping
 from timecycle.video.image_file import IMAGE_SUFFIXES
 
 VIDEO_SUFFIXES = frozenset(
@@ -162,6 +163,8 @@ def root_of(videos: Path) -> Path:
 
 
 def _refuse(error: OSError) -> None:
+    if (short := shortage(error, f"while {error.filename} was listed")) is not None:
+        raise short from error
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         raise VideoError(f"there is no folder or video {error.filename}", remedy="check the name and where you are")
     raise VideoError(f"{error.filename} cannot be listed: {error.strerror}", remedy="allow reading the folder")
@@ -172,6 +175,8 @@ def _fingerprint(paths: Sequence[Path]) -> str:
     try:
         stats = [path.stat() for path in paths]
     except OSError as error:
+        if (short := shortage(error, f"while {paths[0]} was looked at")) is not None:
+            raise short from error
         return f"unreadable: {error.strerror}"
     return f"{len(stats)}-{sum(stat.st_size for stat in stats)}-{max(stat.st_mtime_ns for stat in stats)}"
 
@@ -186,8 +191,7 @@ def _examined(folder: Path, todo: Mapping[str, str], *, workers: int) -> Generat
     if workers == 0:
         yield from map(job, todo, todo.values())
         return
-    # Forking a process that runs threads, as PyTorch does, may hang it.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with worker_pool(workers) as pool:
         futures = [pool.submit(job, name, mark) for name, mark in todo.items()]
         try:
             for future in as_completed(futures):
@@ -202,9 +206,12 @@ def _examined(folder: Path, todo: Mapping[str, str], *, workers: int) -> Generat
 
 
 def _examine(folder: Path, name: str, fingerprint: str) -> Entry | BadFile:
+    doing = f"while {folder / name} was examined"
     try:
-        found = examine(folder / name)
+        with stopping(doing):
+            found = examine(folder / name)
     except VideoError as error:
+        check_verdict(error, doing)
         return BadFile(path=name, fingerprint=fingerprint, problem=error.problem)
     return Entry(path=name, fingerprint=fingerprint, **vars(found))
 
@@ -242,7 +249,8 @@ def _lines(path: Path, *, is_journal: bool = False) -> Iterator[Entry | BadFile]
     """What a file of lines holds; a journal has no first line, and its last may be torn."""
     if not path.exists():
         return
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    # What is not UTF-8 is not JSON either, and named with its line.
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         try:
             fields = json.loads(line)
             if number == 1 and not is_journal:
@@ -250,7 +258,7 @@ def _lines(path: Path, *, is_journal: bool = False) -> Iterator[Entry | BadFile]
                     raise ValueError("not the first line of an index")
                 continue
             yield _item(fields)
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             if is_journal:
                 return
             raise VideoError(

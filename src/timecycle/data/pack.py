@@ -14,26 +14,29 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from timecycle.data.cuts import SeenClips
 from timecycle.data.index import Index, find_videos, root_of
-from timecycle.data.shards import Shard, packed_clip, read_shard, shard_name, shard_text, write_shard
+from timecycle.data.shards import Shard, is_shard_name, packed_clip, read_shard, shard_name, shard_text, write_shard
 from timecycle.data.transcode import ClipForm, CutClip, Cutting, cut_video, film_name
+from timecycle.data.workers import worker_pool
 from timecycle.errors import MissingError, SettingsError, StoreError, VideoError
 from timecycle.files import clear_parts, lock, make_folder, write_text
+from timecycle.shortages import stopping
 from timecycle.store import Store
 
 PACK = "pack.json"
 _SOURCES = "sources.jsonl"
 _FORMAT = {"timecycle_pack": 1}
+MOST_CORRUPT = 0.5  # a larger share of videos that cannot be read is an alarm: rather the disk than the videos
 _AHEAD = 4  # videos cut ahead of the one that is packed, for every worker
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)  # what damaged JSON may raise
 _READERS = 8  # threads that read indexes of shards: nearly all of their time is waiting
 
 Progress = Callable[[int, int], None]  # videos packed, of how many
@@ -62,6 +65,11 @@ class Counts:
     still: int = 0
     short: int = 0
     corrupt: int = 0  # videos
+
+    @property
+    def is_alarming(self) -> bool:
+        """Whether most of the videos could not be read."""
+        return self.corrupt > MOST_CORRUPT * self.videos
 
 
 @dataclass(frozen=True)
@@ -121,7 +129,7 @@ def pack(
         if old is not None and not todo:
             return old
         packer = _Packer(root_of(videos), store, work, config, known, old.shards if old is not None else ())
-        with ExitStack() as stack:
+        with stopping(f"while {store.name} was packed"), ExitStack() as stack:
             for source in packer.cut(todo, workers, stack):
                 packer.add(source)
                 if progress is not None:
@@ -141,11 +149,21 @@ def read_pack(store: Store) -> Pack:
         config = fields["config"]
         return Pack(
             config=PackConfig(form=ClipForm(**config.pop("form")), **config),
-            shards=tuple(PackedShard(**shard) for shard in fields["shards"]),
+            shards=tuple(_packed_shard(shard) for shard in fields["shards"]),
             counts=Counts(**fields["counts"]),
         )
-    except (ValueError, TypeError, KeyError) as error:
+    except _UNREADABLE as error:
         raise StoreError(f"{store.name}/{PACK} cannot be used: {error}", remedy="pack the videos again") from error
+
+
+def _packed_shard(fields: dict[str, Any]) -> PackedShard:
+    """A shard of the list, which may come from anywhere: its name becomes a path."""
+    name, size, clips = fields["name"], fields["size"], fields["clips"]
+    if not isinstance(name, str) or not is_shard_name(name):
+        raise ValueError(f"a shard is called {name!r}"[:200])
+    if not all(type(number) is int and number >= 0 for number in (size, clips)):
+        raise ValueError(f"{name} has {clips!r} clips in {size!r} bytes"[:200])
+    return PackedShard(name, size, str(fields["sha256"]), clips)
 
 
 def _old_pack(store: Store) -> Pack | None:
@@ -220,8 +238,7 @@ class _Packer:
         if workers == 0:
             yield from map(_cut_once, jobs)
             return
-        # Forking a process that runs threads, as PyTorch does, may hang it.
-        pool = stack.enter_context(ProcessPoolExecutor(workers, mp_context=get_context("spawn")))
+        pool = stack.enter_context(worker_pool(workers))
         stack.callback(pool.shutdown, cancel_futures=True)
         ahead: list[Future[_Source]] = []
         try:
@@ -315,19 +332,31 @@ class _Job:
 def _cut_once(job: _Job) -> _Source:
     """Cut a video, unless it was cut before."""
     record = job.folder / "cut.json"
-    if record.exists():
-        source = _source(json.loads(record.read_text(encoding="utf-8")))
-        if source.fingerprint == job.fingerprint:
-            return source
-    shutil.rmtree(job.folder, ignore_errors=True)
-    make_folder(job.folder)
-    source = _Source(job.path, job.fingerprint, cut_video(job.videos / job.path, job.path, job.folder, job.form))
-    write_text(record, json.dumps(asdict(source)))
+    if (before := _cut_before(record)) is not None and before.fingerprint == job.fingerprint:
+        return before
+    with stopping(f"while {job.path} was cut"):
+        shutil.rmtree(job.folder, ignore_errors=True)
+        make_folder(job.folder)
+        source = _Source(job.path, job.fingerprint, cut_video(job.videos / job.path, job.path, job.folder, job.form))
+        write_text(record, json.dumps(asdict(source)))
     return source
 
 
+def _cut_before(record: Path) -> _Source | None:
+    """What a run before this one left, if it can be used."""
+    try:
+        return _source(json.loads(record.read_text(encoding="utf-8")))
+    except (FileNotFoundError, *_UNREADABLE):
+        return None
+
+
 def _read_sources(store: Store) -> tuple[_Source, ...]:
-    return tuple(_source(json.loads(line)) for line in store.read(_SOURCES).decode().splitlines())
+    try:
+        return tuple(_source(json.loads(line)) for line in store.read(_SOURCES).decode().splitlines())
+    except _UNREADABLE as error:
+        raise StoreError(
+            f"{store.name}/{_SOURCES} cannot be used: {error}", remedy="pack the videos again, to another place"
+        ) from error
 
 
 def _source(fields: dict[str, Any]) -> _Source:

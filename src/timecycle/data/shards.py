@@ -21,7 +21,7 @@ from timecycle.errors import DamagedError
 
 _FORMAT = {"timecycle_shard": 1}
 _BLOCK = 512  # a tar's
-_NAME = re.compile(r"shard-\d{6}")
+_NAME = re.compile(r"shard-[0-9]{6,}")
 _MOST_CLIP_BYTES = 1 << 30
 
 
@@ -59,6 +59,11 @@ class Shard:
 
 def shard_name(number: int) -> str:
     return f"shard-{number:06d}"
+
+
+def is_shard_name(name: str) -> bool:
+    """Whether `shard_name` could have given it: no path, nothing hidden."""
+    return _NAME.fullmatch(name) is not None
 
 
 def clip_name(number: int) -> str:
@@ -101,7 +106,7 @@ def read_shard(text: str | bytes, *, where: str) -> Shard:
         members = tuple(_member(member) for member in fields.pop("members"))
         shard = Shard(members=members, **fields)
         _check(shard)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DamagedError(f"{where} is not the index of a shard: {error}", remedy="pack the videos again") from error
     return shard
 
@@ -143,7 +148,7 @@ def _member(fields: dict[str, Any]) -> Member:
 
 
 def _check(shard: Shard) -> None:
-    if not _NAME.fullmatch(shard.name):
+    if not isinstance(shard.name, str) or not is_shard_name(shard.name):
         raise ValueError(f"its name is {shard.name!r}")
     end = 0
     for number, member in enumerate(shard.members):

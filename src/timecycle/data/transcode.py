@@ -15,6 +15,7 @@ from timecycle.data.examine import examine
 from timecycle.data.index import STATIC_BELOW
 from timecycle.data.shards import PackedClip
 from timecycle.errors import SettingsError, VideoError
+from timecycle.shortages import check_verdict
 from timecycle.video import Size, VideoWriter, open_video
 
 Picture = UInt8[np.ndarray, "height width 3"]
@@ -90,6 +91,7 @@ def cut_video(path: Path, source: str, folder: Path, form: ClipForm) -> Cutting:
             else:
                 clips.append(clip)
     except VideoError as error:
+        check_verdict(error, f"while {path} was cut")
         return Cutting(problem=error.problem)
     return Cutting(clips=tuple(clips), seconds=round(seconds, 3), still=still, short=short)
 
