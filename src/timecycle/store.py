@@ -5,16 +5,19 @@ addresses that fsspec or tar readers know, such as pipes, run commands or reach 
 """
 
 import logging
+import os
+import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from timecycle.errors import MissingError, SettingsError, StoreError
 from timecycle.extras import need
-from timecycle.files import atomic_write, make_folder
+from timecycle.files import atomic_write, make_folder, sync_folder, writing
+from timecycle.shortages import shortage
 
 log = logging.getLogger("timecycle")
 
@@ -67,6 +70,34 @@ class Folder:
         with atomic_write(path) as file:
             file.write(content)
 
+    def create(self, name: str, content: bytes) -> bool:
+        """Write what is not there yet; False, and nothing is written, if it is there."""
+        path = self._path / name
+        make_folder(path.parent)
+        whole = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+        try:
+            with writing(path):
+                whole.write_bytes(content)
+                try:
+                    os.link(whole, path)  # the only step that gives a name and refuses one that exists
+                except FileExistsError:
+                    return False
+                sync_folder(path.parent)
+        finally:
+            whole.unlink(missing_ok=True)
+        return True
+
+    def remove(self, name: str) -> None:
+        """Remove it, if it is there."""
+        with writing(self._path / name):
+            (self._path / name).unlink(missing_ok=True)
+
+    def mark(self, name: str) -> str:
+        """What changes when the file does."""
+        with _found(self.name, name):
+            found = (self._path / name).stat()
+        return f"{found.st_size}-{found.st_mtime_ns}"
+
     def fetch(self, name: str, path: Path) -> None:
         """Copy the file `name` to a path."""
         with _found(self.name, name):
@@ -108,6 +139,28 @@ class ObjectStore:
     def write(self, name: str, content: bytes) -> None:
         self._patiently(name, lambda: self._files.pipe_file(self._key(name), content))
 
+    def create(self, name: str, content: bytes) -> bool:
+        """Write what is not there yet; False if it is there.
+
+        Some stores ignore the condition and replace what is there: read it back where that matters.
+        """
+        try:
+            self._patiently(name, lambda: self._files.pipe_file(self._key(name), content, mode="create"))
+        except _ExistsError:
+            return False
+        return True
+
+    def remove(self, name: str) -> None:
+        """Remove it, if it is there."""
+        with suppress(MissingError):
+            self._patiently(name, lambda: self._files.rm_file(self._key(name)))
+
+    def mark(self, name: str) -> str:
+        """What changes when the object does."""
+        about: dict[str, Any] = self._patiently(name, lambda: self._files.info(self._key(name)))
+        etag = about.get("ETag") or about.get("etag") or about.get("md5Hash") or about.get("content_md5")
+        return f"{about['size']}-{etag or about.get('LastModified') or about.get('updated')}".replace('"', "")
+
     def fetch(self, name: str, path: Path) -> None:
         """Bring the object `name` to a path."""
         self._patiently(name, lambda: self._files.get_file(self._key(name), str(path)))
@@ -136,6 +189,10 @@ class ObjectStore:
             except StoreError:
                 raise
             except Exception as error:
+                if isinstance(error, FileExistsError):
+                    raise _ExistsError(f"{self.name} has {name} already", remedy="choose another name") from error
+                if (short := shortage(error, f"with {self.name}/{name}")) is not None:
+                    raise short from error  # this machine's, not the server's: waiting for an answer does not help
                 waited = time.monotonic() - began
                 if waited + pause > self._patience_seconds:
                     raise StoreError(
@@ -149,6 +206,10 @@ class ObjectStore:
 
 
 Store = Folder | ObjectStore
+
+
+class _ExistsError(StoreError):
+    """What was to be created is there."""
 
 
 @contextmanager

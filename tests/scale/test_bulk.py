@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from PIL import Image
 
 from films import film
 from timecycle.bulk.manifest import Item, Share, read_manifest
+from timecycle.bulk.outputs import Outputs
+from timecycle.cli import main
 from timecycle.errors import SettingsError
 from timecycle.synthetic import WorldConfig, make_world
 
@@ -34,16 +37,17 @@ def corpus(tmp_path_factory) -> Path:
     for number in (3, 7):
         (folder / f"v{number}.mp4").write_bytes(b"no video at all")
     (folder / "videos.csv").write_text("\n".join(lines) + "\n")
+    (folder / "good.csv").write_text("\n".join(line for line in lines if line[:2] not in ("v3", "v7")) + "\n")
     return folder
 
 
-def command(corpus: Path, out: object, *words: object) -> list[str]:
+def command(corpus: Path, out: object, *words: object, manifest: str = "videos.csv") -> list[str]:
     return [
         sys.executable,
         "-m",
         "timecycle",
         "bulk",
-        str(corpus / "videos.csv"),
+        str(corpus / manifest),
         "-o",
         str(out),
         *SMALL,
@@ -55,15 +59,24 @@ def environment() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "RAY_DISABLE_IMPORT_WARNING": "1"}
 
 
-def finish(words: list[str]) -> str:
+def finish(words: list[str], *, code: int = 0) -> str:
     done = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=240)
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == code, done.stderr[-3000:]
     return done.stdout + done.stderr
 
 
+def run_here(capsys, corpus: Path, out: object, *words: object, manifest: str = "videos.csv") -> tuple[int, str]:
+    """The same without a process of its own."""
+    code = main(command(corpus, out, *words, manifest=manifest)[3:])
+    told = capsys.readouterr()
+    return code, told.out + told.err
+
+
 def contents(folder: Path) -> dict[str, bytes]:
-    """All files; of the record, what does not tell the time or the place."""
-    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """All files but those that corrections of a single run are helped by; of the record, what does not tell the time or
+    the place."""
+    paths = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
+    files = {name.as_posix(): path.read_bytes() for name, path in paths.items() if name.parts[0] != ".passes"}
     record = json.loads(files.pop("run.json"))
     kept = {name: record[name] for name in ("video", "labels", "encoder", "config", "status")}
     return {**files, "run.json": json.dumps(kept).encode()}
@@ -76,14 +89,14 @@ def expected(corpus, tmp_path_factory) -> dict[str, dict[str, bytes]]:
     found = {}
     for number in (0, 5):
         words = [corpus / f"v{number}.mp4", corpus / f"m{number}.png", "-o", folder / str(number)]
-        finish([sys.executable, "-m", "timecycle", "propagate", *map(str, words), *SMALL])
+        assert main(["propagate", *map(str, words), *SMALL]) == 0
         found[f"v{number}"] = contents(folder / str(number))
     return found
 
 
 def check(out: Path, expected: dict[str, dict[str, bytes]]) -> None:
     good = {f"v{number}" for number in range(10)} - {"v3", "v7"}
-    assert {path.name for path in out.iterdir() if path.is_dir()} == good | {"records"}
+    assert {path.name for path in out.iterdir() if path.is_dir()} == good | {"records", "dead"}
     assert {path.stem for path in (out / "records").iterdir()} == good
     for name, files in expected.items():
         assert contents(out / name) == files
@@ -92,20 +105,21 @@ def check(out: Path, expected: dict[str, dict[str, bytes]]) -> None:
     assert all(f"{letter['name']}.mp4" in letter["problem"] for letter in letters)
 
 
-def test_one_after_the_other_and_again_without_doing_it_twice(corpus, expected, tmp_path):
-    said = finish(command(corpus, tmp_path / "out"))
+def test_one_after_the_other_and_again_without_doing_it_twice(corpus, expected, tmp_path, capsys):
+    said = finish(command(corpus, tmp_path / "out"), code=1)
     assert "8 of 10 videos are done" in said
     assert "2 videos were given up: dead.jsonl says why" in said
     check(tmp_path / "out", expected)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.png")}
-    said = finish(command(corpus, tmp_path / "out"))
+    code, said = run_here(capsys, corpus, tmp_path / "out")
+    assert code == 1
     assert "8 of 10 videos are done, 8 of them before" in said
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.png")} == before
 
 
-def test_parts_of_an_array_job_make_the_whole(corpus, expected, tmp_path):
-    for part in range(3):
-        finish(command(corpus, tmp_path / "out", "--shard", f"{part}/3"))
+def test_parts_of_an_array_job_make_the_whole(corpus, expected, tmp_path, capsys):
+    for part, code in enumerate((1, 1, 0)):  # the corrupt ones are in the first two parts
+        assert run_here(capsys, corpus, tmp_path / "out", "--shard", f"{part}/3")[0] == code
     letters = "".join((tmp_path / "out" / f"dead-{part}-of-3.jsonl").read_text() for part in range(3))
     (tmp_path / "out" / "dead.jsonl").write_text(letters)
     check(tmp_path / "out", expected)
@@ -121,6 +135,72 @@ def test_to_an_object_store_goes_one_tar_for_every_video(corpus, expected, bucke
         assert contents(tmp_path / name) == expected[name]
 
 
+def test_two_processes_on_one_output_do_every_video_once_and_end_well(corpus, expected, tmp_path):
+    out = tmp_path / "out"
+    words = command(corpus, out, manifest="good.csv")
+    both = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment()) for _ in range(2)]
+    said = [process.communicate(timeout=240)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert all("8 of 8 videos are done" in told for told in said)
+    assert sum(int(frames) for told in said for frames in re.findall(r"(\d+) frames in", told)) == 8 * 8
+    outputs = Outputs(str(out))
+    records = outputs.records()
+    assert len(records) == 8
+    assert [outputs.difference(record, checksums=True) for record in records.values()] == [""] * 8
+    for name, files in expected.items():
+        assert contents(out / name) == files
+    assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
+
+
+def test_a_changed_video_or_mask_or_a_lost_file_is_done_again_by_name(corpus, tmp_path, capsys, caplog):
+    videos, out = tmp_path / "videos", tmp_path / "out"
+    videos.mkdir()
+    for name in ("v0.mp4", "v1.mp4", "v2.mp4", "v4.mp4", "m0.png", "m1.png", "m2.png", "m4.png"):
+        shutil.copy(corpus / name, videos)
+    (videos / "videos.csv").write_text("video,labels\n" + "".join(f"v{n}.mp4,m{n}.png\n" for n in (0, 1, 2, 4)))
+    assert run_here(capsys, videos, out)[0] == 0
+    (videos / "v0.mp4").touch()  # the same bytes: nothing to do
+    shutil.copy(corpus / "v5.mp4", videos / "v1.mp4")
+    shutil.copy(corpus / "m5.png", videos / "m2.png")
+    (out / "v4/labels/00003.png").unlink()
+    code, said = run_here(capsys, videos, out)
+    assert code == 0
+    assert "v1 is done again: " in caplog.text
+    assert "v1.mp4 has changed" in caplog.text
+    assert "v2 is done again: its labels have changed" in caplog.text
+    assert "v4/labels/00003.png is gone" in caplog.text
+    assert "v0 is done again" not in caplog.text
+    assert "4 of 4 videos are done, 1 of them before" in said
+    assert len(list((out / ".replaced").iterdir())) == 3
+    (videos / "v0.mp4").unlink()
+    assert "4 of them before" in run_here(capsys, videos, out, "--verify")[1]
+
+
+def test_other_settings_and_a_mistyped_encoder_are_refused_before_the_first_video(corpus, tmp_path, capsys):
+    code, said = run_here(capsys, corpus, tmp_path / "out", "--encoder", "rgbb")
+    assert code == 2
+    assert "there is no encoder 'rgbb'" in said
+    assert not (tmp_path / "out").exists()
+    assert run_here(capsys, corpus, tmp_path / "out", "--shard", "0/10")[0] == 0
+    code, said = run_here(capsys, corpus, tmp_path / "out", "--set", "neighbours=3")
+    assert code == 2
+    assert "was made with config image_size_px = 64, now it is 240" in said
+
+
+def test_most_videos_given_up_is_an_alarm_and_a_repaired_one_is_tried_again(corpus, tmp_path, capsys):
+    for name in ("v0.mp4", "m0.png", "v3.mp4", "m3.png", "v7.mp4", "m7.png"):
+        shutil.copy(corpus / name, tmp_path)
+    (tmp_path / "videos.csv").write_text("video,labels\n" + "".join(f"v{n}.mp4,m{n}.png\n" for n in (0, 3, 7)))
+    code, said = run_here(capsys, tmp_path, tmp_path / "out")
+    assert code == 1
+    assert "alarm: 67% of the videos were given up, more than 50%" in said
+    shutil.copy(corpus / "v5.mp4", tmp_path / "v3.mp4")
+    code, said = run_here(capsys, tmp_path, tmp_path / "out")
+    assert code == 1
+    assert "2 of 3 videos are done, 1 of them before" in said
+    assert "alarm" not in said
+
+
 @pytest.mark.slow  # starts two Ray clusters
 def test_on_ray_with_workers_and_the_driver_killed(corpus, expected, tmp_path):
     out = tmp_path / "out"
@@ -134,7 +214,7 @@ def test_on_ray_with_workers_and_the_driver_killed(corpus, expected, tmp_path):
     os.killpg(driver.pid, signal.SIGKILL)
     driver.wait()
     first = {path: path.stat().st_mtime_ns for path in out.glob("records/*.json")}
-    said = finish(words)
+    said = finish(words, code=1)
     # A worker may outlive its driver by the video it has in hand.
     assert int(re.search(r"(\d+) of them before", said)[1]) >= len(first)
     assert all(path.stat().st_mtime_ns == changed for path, changed in first.items())
@@ -178,6 +258,9 @@ def test_a_manifest_of_lines_is_read_as_one_of_a_table(tmp_path):
     assert items[1] == Item("second", "s3://b/c.mp4", (str(tmp_path / "m.png"),))
 
 
+RESERVED = ("records", "dead", "bulk.json", "summary.json", "summary-0-of-3.json", "dead.jsonl", "Dead-0-of-3.jsonl")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -188,6 +271,14 @@ def test_a_manifest_of_lines_is_read_as_one_of_a_table(tmp_path):
         ("video,labels\na.mp4,\n", "line 2 has no labels"),
         ("video,labels,name\na.mp4,m.png,../up\n", r"line 2 has the name '\.\./up'"),
         ("video,labels,name\na.mp4,m.png,.hidden\n", "line 2 has the name"),
+        *((f"video,labels\n{name}.mp4,m.png\n", f"line 2 has the name '{name}'; give another") for name in RESERVED),
+        ("video,labels\nx.mp4,m.png\nb/X.mp4,m.png\n", "lines 2 and 3 would both write to X"),
+        ("video,labels\na\u0308.mp4,m.png\n\u00e4.mp4,m.png\n", "lines 2 and 3 would both write to"),
+        (f"video,labels\n{'x' * 201}.mp4,m.png\n", "line 2 has the name .*; give one of at most 200 bytes"),
+        (f"video,labels,name\n{'x' * 300}.mp4,m.png,a\n", "line 2 names a file that no system can hold"),
+        ("video,labels,name\na\0b.mp4,m.png,a\n", "line 2 names a file|cannot be read"),
+        ('video,labels,name\na.mp4,m.png,"a\tb"\n', "line 2 has the name"),
+        (f"video,labels\n{'x' * 200_000},m.png\n", "line 2 cannot be read: field larger"),
     ],
 )
 def test_a_manifest_that_cannot_be_meant_is_refused(text, said, tmp_path):
@@ -196,7 +287,17 @@ def test_a_manifest_that_cannot_be_meant_is_refused(text, said, tmp_path):
         read_manifest(tmp_path / "m.csv")
 
 
-@pytest.mark.parametrize("text", ['{"video": 3', "[1]", '{"video": "a", "label": "b"}'])
+def test_a_manifest_that_is_no_text_is_refused(tmp_path):
+    (tmp_path / "m.csv").write_bytes("video,labels\nä.mp4,m.png\n".encode("latin-1"))
+    with pytest.raises(SettingsError, match=r"m\.csv is not a text in UTF-8: .*; save it as UTF-8"):
+        read_manifest(tmp_path / "m.csv")
+
+
+NESTED = "[" * 100_000
+LONG_NUMBER = '{"video": ' + "1" * 5000 + "}"
+
+
+@pytest.mark.parametrize("text", ['{"video": 3', "[1]", '{"video": "a", "label": "b"}', NESTED, LONG_NUMBER])
 def test_a_line_that_is_none_is_named(text, tmp_path):
     (tmp_path / "m.jsonl").write_text(text + "\n")
     with pytest.raises(SettingsError, match=r"m\.jsonl line 1 cannot be used"):

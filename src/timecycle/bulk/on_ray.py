@@ -9,7 +9,7 @@ from typing import Any
 
 from timecycle.bulk.bulk import Crashed, Outcome
 from timecycle.bulk.manifest import Item
-from timecycle.bulk.one import Record, Refused, Work, label_one
+from timecycle.bulk.one import Already, Busy, Record, Refused, Stopped, Work, label_one
 from timecycle.extras import need
 
 LOCAL = "local"
@@ -56,8 +56,9 @@ class OnRay:
         try:
             return item, self._ray.get(ready)
         except self._ray.exceptions.RayError as error:
-            return item, Crashed(str(error).strip().splitlines()[-1])  # of a trace, what was raised
+            is_short = isinstance(error, self._ray.exceptions.OutOfMemoryError)
+            return item, Crashed(str(error).strip().splitlines()[-1], is_short=is_short)  # of a trace, what was raised
 
 
-def _label(item: Item, work: Work) -> Record | Refused:
+def _label(item: Item, work: Work) -> Record | Already | Refused | Busy | Stopped:
     return label_one(item, work)
