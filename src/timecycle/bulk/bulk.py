@@ -152,12 +152,14 @@ class _Loop:
         self._tries: Counter[str] = Counter()
         self._running = 0
         self._ask_again = 0.0  # when to ask for the busy ones
+        self._holder = self._told = ""  # who has the last of them, and what was said of it
 
     def outcomes(self) -> Iterator[None]:
         """Do one after the other, with a turn for the caller after each."""
         while self._waiting or self._busy or self._running:
             self._begin()
             if self._running == 0:  # all that is left is in the hands of others
+                self._say_who()
                 time.sleep(max(0.0, self._ask_again - time.monotonic()))
                 continue
             item, outcome = self._engine.next()
@@ -177,11 +179,10 @@ class _Loop:
         if isinstance(outcome, Stopped):
             raise outcome.error
         if isinstance(outcome, Busy):
-            if item.name not in self._tries:
-                log.info("%s", outcome.problem)
             if not self._busy:
                 self._ask_again = time.monotonic() + _PAUSE_SECONDS
             self._busy.append(item)
+            self._holder = outcome.problem
             return
         self._tries[item.name] += 1
         if isinstance(outcome, Already):
@@ -198,6 +199,11 @@ class _Loop:
             )
         else:
             self._give_up(item, outcome.problem)
+
+    def _say_who(self) -> None:
+        if self._holder != self._told:
+            log.warning("%d videos are left to other processes: %s; waiting", len(self._busy), self._holder)
+            self._told = self._holder
 
     def _give_up(self, item: Item, problem: str) -> None:
         letter = DeadLetter(

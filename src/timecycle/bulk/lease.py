@@ -28,6 +28,7 @@ except ImportError:  # Windows
 LEASES = ".leases"
 LEASE_SECONDS = 120.0  # far above what a busy machine or a slow store delays a renewal by
 _RENEWALS = 4  # in that time
+_LOOKS, _LOOK_SECONDS = 20, 0.25  # for what was just written: some stores show it a little later
 _NO_LOCKS = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK, errno.EINVAL}
 _REMEDY = "wait for it to end"
 
@@ -64,7 +65,11 @@ def lease(store: Store, folder: Path | None, name: str) -> Iterator[Lease]:
 def renewed_lease(store: Store, name: str, *, seconds: float = LEASE_SECONDS) -> Iterator["RenewedLease"]:
     """Hold a lease that is an object of the store, renewed by a thread."""
     held = RenewedLease(store, name, seconds=seconds)
-    held.take()
+    try:
+        held.take()
+    except BaseException:
+        held.give_back()  # or it would keep this process out too, until it lapses
+        raise
     stop = threading.Event()
     thread = threading.Thread(target=held.keep, args=(stop,), name=f"lease-{name}", daemon=True)
     thread.start()
@@ -102,7 +107,12 @@ class RenewedLease(Lease):
             self._store.write(self._name, self._text())
         # A store may ignore that it should only create, and two may replace a lapsed lease: the last one has it.
         self._until = time.monotonic() + self._seconds
-        self.check()
+        for _ in range(_LOOKS):
+            if (held := self._read()) is not None:
+                break
+            time.sleep(_LOOK_SECONDS)
+        if not self._is_ours(held):
+            raise _in_use(self._video, held or {})
 
     def keep(self, stop: threading.Event) -> None:
         """Renew it until told to stop, or until it is another's."""

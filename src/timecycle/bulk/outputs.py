@@ -155,11 +155,11 @@ class Outputs:
 
     def commit(self, name: str, folder: Path, record: Mapping[str, Any], held: Lease) -> None:
         """Put a finished folder into its place, then its record."""
-        held.check()
         if self._folder is None:
             files = self._commit_tar(name, folder, held)
         else:
             files = _listed(folder)
+            held.check()
             self._commit_folder(self._folder / name, folder, files)
         about = {**record, "name": name, "files": files}
         if problem := self.difference(about):

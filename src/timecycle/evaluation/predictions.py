@@ -15,7 +15,7 @@ from timecycle.errors import OutputError
 from timecycle.evaluation.benchmark import Benchmark, Clip, OnFrame, Progress, checksum, describe
 from timecycle.evaluation.methods import Method
 from timecycle.evaluation.report import REPORT
-from timecycle.files import make_folder, write_text
+from timecycle.files import make_folder, sync_folder, write_text
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.provenance import commit, machine
 from timecycle.version import __version__
@@ -168,6 +168,7 @@ def _predict_clip(
     make_folder(target.parent)
     shutil.rmtree(target, ignore_errors=True)
     aside.rename(target)
+    sync_folder(target.parent)
 
 
 def _checksum(folder: Path, clip: str) -> str:

@@ -17,6 +17,7 @@ from av.video.stream import VideoStream
 from jaxtyping import UInt8
 
 from timecycle.errors import OutputError
+from timecycle.files import sync_folder
 from timecycle.video.frame import Size
 
 # The first that this build of FFmpeg has. Builds without GPL parts lack libx264; all have mpeg4.
@@ -83,6 +84,7 @@ class VideoWriter:
             with self._temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             self._temporary.replace(self._path)
+            sync_folder(self._path.parent)
 
     def _check(self, image: np.ndarray, pts: int) -> None:
         expected = (self._size.height_px, self._size.width_px, 3)
