@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from timecycle.data.shards import Shard, clip_name, read_shard, split_shard
-from timecycle.errors import DamagedError, SettingsError, StoreError
+from timecycle.errors import DamagedError, SettingsError, TimecycleError
 from timecycle.files import make_folder, waiting_lock, writing
 from timecycle.store import Store
 
@@ -66,7 +66,7 @@ class ShardCache:
         for shard in shards:
             try:
                 self.folder(shard)
-            except StoreError as error:
+            except TimecycleError as error:
                 log.debug("%s", error.problem)  # whoever needs the shard will meet it again
                 return
 
