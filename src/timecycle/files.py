@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
@@ -142,6 +143,15 @@ def waiting_lock(path: Path) -> Iterator[None]:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def is_special(path: Path) -> bool:
+    """Whether something that exists is neither a file nor a folder: a pipe, a socket or a device."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def frame_number(path: Path) -> int | None:

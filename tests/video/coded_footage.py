@@ -74,5 +74,7 @@ def set_edit(path: Path, *, skip: int, last: int) -> None:
     data = bytearray(path.read_bytes())
     at = data.index(b"elst") + 4 + 8
     _, media_time = struct.unpack_from(">Ii", data, at)
-    struct.pack_into(">Ii", data, at, (last - skip) * 1000 // 24, media_time + skip * 512)
+    length = (last - skip) * 1000 // 24
+    struct.pack_into(">Ii", data, at, length, media_time + skip * 512)
+    struct.pack_into(">I", data, data.index(b"tkhd") + 4 + 20, length)  # the track's header states the same
     path.write_bytes(data)

@@ -81,7 +81,7 @@ def test_a_stream_that_breaks_off_within_a_frame_is_refused(tmp_path: Path, slic
     with pytest.raises(VideoError, match="is cut short"):
         open_video(path)
     path.write_bytes(data[: within - within % 188])
-    with pytest.raises(VideoError, match=r"is damaged: the frame at (\d+\.\d+ s|an unknown time) is broken"):
+    with pytest.raises(VideoError, match=r"is damaged: near (\d+\.\d+ s|its end) the decoder says: error while"):
         read_all(path)
 
 
@@ -128,7 +128,7 @@ def test_damage_in_the_middle_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_frame_the_decoder_leaves_out_is_a_loss(tmp_path: Path) -> None:
-    path = write_footage(tmp_path / "gap.mkv", "libvpx-vp9", options=VPX_FAST)
+    path = write_footage(tmp_path / "gap.webm", "libvpx-vp9", options=VPX_FAST)
     data = bytearray(path.read_bytes())
     with av.open(str(path)) as container:
         packets = [bytes(packet) for packet in container.demux(video=0) if packet.size]

@@ -191,7 +191,8 @@ def test_a_wrong_table_is_corrected(b_frames: Path, monkeypatch: pytest.MonkeyPa
         table = from_packets(decoder)
         assert table is not None
         stamps = table.stamps[:-1] if wrong < 0 else [-512, *table.stamps]
-        return FrameTable(stamps, table.keyframes, even_step=1, certain=False)
+        keyframes = table.keyframes if wrong < 0 else [index + 1 for index in table.keyframes]
+        return FrameTable(stamps, keyframes, even_step=1, certain=False)
 
     monkeypatch.setattr(FrameTable, "from_packets", wrong_table)
     video = open_video(b_frames)

@@ -18,7 +18,7 @@ from jaxtyping import UInt8
 
 from timecycle.errors import VideoError
 from timecycle.video import DEFAULT_MAX_PIXELS, open_video
-from timecycle.video.decoder import Decoder, VideoPacket, check_intact, decoding, upright_rgb
+from timecycle.video.decoder import Decoder, VideoPacket, decoding, upright_rgb
 from timecycle.video.images import images_in_folder
 from timecycle.video.whole_file import check_whole
 
@@ -72,7 +72,7 @@ class _PacketDecoder(Decoder):
             wanted = {stamps[index] for index in indices}
             for frame in self._decoded(_needed(packets, wanted), wanted):
                 if frame.pts in wanted:
-                    check_intact(self.path, frame)
+                    self.check_intact(frame)
                     yield frame
 
     def _stamps(self, packets: Sequence[VideoPacket]) -> Sequence[int]:
@@ -96,8 +96,8 @@ class _PacketDecoder(Decoder):
         for packet in packets:
             # A frame that none refers to changes no other: it may be left out, and the others stay exact.
             self._codec.skip_frame = "DEFAULT" if packet.pts in wanted else "NONREF"
-            yield from packet.decode()
-        yield from self._stream.decode(None)
+            yield from self._decoded_packet(packet)
+        yield from self._decoded_packet(None)
 
     @property
     def _codec(self) -> CodecContext:

@@ -1,5 +1,6 @@
 """Videos in container files (MP4, MOV, WebM, Matroska, AVI, MPEG-TS, ...), exact to the frame."""
 
+import threading
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -8,17 +9,17 @@ from pathlib import Path
 
 import numpy as np
 from av.video.frame import VideoFrame
-from av.video.reformatter import VideoReformatter
 from jaxtyping import UInt8
 
 from timecycle.errors import VideoError
 from timecycle.files import sha256
+from timecycle.video.completeness import loss_in, undecoded_in
 from timecycle.video.cursor import Cursor, WrongTableError
-from timecycle.video.decoder import Decoder, check_intact, damaged, shown_at, upright_rgb, upright_size
+from timecycle.video.decoder import Decoder, damaged, shown_at, upright_size
 from timecycle.video.frame import Frame
 from timecycle.video.frame_table import FrameTable
 from timecycle.video.source import Video
-from timecycle.video.whole_file import check_whole
+from timecycle.video.whole_file import DamagedVideoError, check_whole
 
 
 class ContainerVideo(Video):
@@ -27,21 +28,31 @@ class ContainerVideo(Video):
     Frames are numbered in the order the decoder gives them. Their table is read on first use, from the
     packets where those can be relied on; every decoded frame is held against it, and where it proves wrong
     it is read again by decoding. Damage is an error: a video is never silently shorter than it should be.
+    With `allow_damaged` the frames that can be decoded are the video, and `damage` says what was found.
+
+    Several threads may read one video: by index they take turns, and every iteration has a decoder of its own.
     """
 
-    def __init__(self, path: Path, *, max_pixels: int) -> None:
-        check_whole(path)
+    def __init__(self, path: Path, *, max_pixels: int, allow_damaged: bool = False) -> None:
+        self._found: list[str] = []
+        try:
+            check_whole(path)
+        except DamagedVideoError as error:
+            if not allow_damaged:
+                raise
+            self._found.append(error.problem)
         self._path = path
+        self._allow_damaged = allow_damaged
         # No bound method: cursors hold it, and a cycle would keep their files open until garbage collection.
-        self._decoder = partial(Decoder, path, max_pixels=max_pixels)
-        self._reformatter = VideoReformatter()
+        self._decoder = partial(Decoder, path, max_pixels=max_pixels, allow_damaged=allow_damaged)
+        self._lock = threading.RLock()  # for the table and the cursor
         self._known_table: FrameTable | None = None
         self._cursor: Cursor | None = None  # for reading by index; reading in order has its own
         with self._decoder() as decoder:
             first = next(decoder.frames(), None)
             if first is None:
                 raise damaged(path, "no frame of it can be decoded")
-            check_intact(path, first)
+            decoder.check_intact(first)
             super().__init__(name=str(path), size=upright_size(first), time_base=decoder.time_base)
 
     @property
@@ -54,21 +65,43 @@ class ContainerVideo(Video):
         except OSError as error:
             raise VideoError(f"{self.name} cannot be read: {error}", remedy="restore the file") from error
 
+    @property
+    def damage(self) -> str | None:
+        with self._lock:
+            _ = self._table  # where damage is allowed, its making reads the whole file
+            return self._found[0] if self._found else None
+
     def close(self) -> None:
-        if self._cursor is not None:
-            self._cursor.close()
-            self._cursor = None
+        with self._lock:
+            if self._cursor is not None:
+                self._cursor.close()
+                self._cursor = None
 
     @property
     def _table(self) -> FrameTable:
-        if self._known_table is None:
-            with self._decoder() as decoder:
-                self._known_table = FrameTable.from_packets(decoder) or self._decoded_table()
-        return self._known_table
+        with self._lock:
+            if self._known_table is None:
+                self._known_table = self._table_of_packets() or self._decoded_table()
+            return self._known_table
+
+    def _table_of_packets(self) -> FrameTable | None:
+        if self._allow_damaged:  # packets promise what decoding may not keep
+            return None
+        with self._decoder() as decoder:
+            table = FrameTable.from_packets(decoder)
+            if table is not None:
+                _check_complete(decoder)
+            return table
 
     def _decoded_table(self) -> FrameTable:
         with self._decoder() as decoder:
-            return FrameTable.from_frames(decoder)
+            table = FrameTable.from_frames(decoder)
+            if self._known_table is None:  # otherwise it is compared with that one
+                _check_complete(decoder, decoded=len(table))
+            self._found += decoder.damage
+            if len(table) == 0:
+                raise damaged(self._path, "no frame of it can be decoded")
+            return table.without_entry_points() if decoder.damage else table
 
     def _correct_table(self, wrong_at: int) -> None:
         """Replace a table that decoding proved wrong, unless the file itself is to blame."""
@@ -76,9 +109,10 @@ class ContainerVideo(Video):
         if promised.certain:
             raise damaged(self._path, f"frame {wrong_at} does not decode the same way twice")
         table = self._decoded_table()
-        # A recording may begin in the middle of a group of frames: what comes before the first that can be
-        # decoded on its own was never visible. A frame missing later is a loss.
-        skipped = bisect_left(promised.pts, table.pts[0])
+        # A recording may begin in the middle of a group of frames: what comes before the first keyframe, which can be
+        # decoded on its own, was never visible. A frame missing later is a loss.
+        first_key = promised.keyframes[0] if promised.keyframes else len(promised)
+        skipped = min(bisect_left(promised.pts, table.pts[0]), first_key)
         if len(table) < len(promised) - skipped:
             raise damaged(
                 self._path,
@@ -88,13 +122,14 @@ class ContainerVideo(Video):
         self.close()
 
     def _frame(self, index: int) -> Frame:
-        try:
-            if self._cursor is None:
-                self._cursor = Cursor(self._decoder, self._table)
-            return self._stamped(index, self._rgb(self._cursor.read(index)))
-        except WrongTableError as wrong:
-            self._correct_table(wrong.index)
-            return self[index]  # which a corrected table may no longer have
+        with self._lock:
+            try:
+                if self._cursor is None:
+                    self._cursor = Cursor(self._decoder, self._table)
+                return self._stamped(index, self._rgb(self._cursor, self._cursor.read(index)))
+            except WrongTableError as wrong:
+                self._correct_table(wrong.index)
+                return self[index]  # which a corrected table may no longer have
 
     def _images(self, start: int, stop: int) -> Iterator[tuple[int, UInt8[np.ndarray, "height width 3"]]]:
         to_the_end = stop == len(self)
@@ -105,27 +140,37 @@ class ContainerVideo(Video):
                     yield index, image
                     index += 1
             except WrongTableError as wrong:
-                self._correct_table(wrong.index)
+                with self._lock:
+                    if wrong.table is self._known_table:  # otherwise another thread has corrected it
+                        self._correct_table(wrong.index)
                 stop = len(self) if to_the_end else min(stop, len(self))
 
     def _images_by_table(self, start: int, stop: int) -> Iterator[UInt8[np.ndarray, "height width 3"]]:
-        with closing(Cursor(self._decoder, self._table)) as cursor:
+        table = self._table
+        with closing(Cursor(self._decoder, table)) as cursor:
             for index in range(start, stop):
-                yield self._rgb(cursor.read(index))
-            if stop == len(self._table):
+                yield self._rgb(cursor, cursor.read(index))
+            if stop == len(table):
                 cursor.expect_end()
 
-    def _rgb(self, frame: VideoFrame) -> UInt8[np.ndarray, "height width 3"]:
+    def _rgb(self, cursor: Cursor, frame: VideoFrame) -> UInt8[np.ndarray, "height width 3"]:
         size = upright_size(frame)
         if size != self.size:
             raise VideoError(
                 f"{self.name} changes its size from {self.size} to {size} {shown_at(frame)}",
                 remedy="re-encode it at one size with: ffmpeg -i IN -c:v libx264 OUT.mp4",
             )
-        return upright_rgb(self._path, frame, self._reformatter)
+        return cursor.rgb(frame)
 
     def _block_start(self, lowest: int, stop: int) -> int:
         """The first keyframe of the block, if it has one: what lies before it need not be decoded twice."""
         keyframes = self._table.keyframes
         place = bisect_left(keyframes, lowest)
         return keyframes[place] if place < len(keyframes) and keyframes[place] < stop else lowest
+
+
+def _check_complete(decoder: Decoder, *, decoded: int | None = None) -> None:
+    """Report a loss that only the whole file shows."""
+    loss = loss_in(decoder) or (None if decoded is None else undecoded_in(decoder, decoded))
+    if loss is not None:
+        decoder.report(loss)

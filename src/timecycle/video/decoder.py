@@ -1,6 +1,7 @@
 """One open video file: the only module that talks to FFmpeg's decoders.
 
-Everything PyAV may raise on a damaged file leaves this module as one VideoError.
+Everything PyAV may raise on a damaged file leaves this module as one VideoError. What FFmpeg only says of damage, and
+passes over, is an error too.
 
 Colours: swscale converts to RGB with the matrix the stream is tagged with (BT.601, BT.709, BT.2020) and its
 range; untagged video is taken as BT.601 of limited range. Pixels are taken as square: a sample aspect ratio
@@ -9,7 +10,7 @@ is not applied, so that a frame has the pixels that were coded.
 
 import contextlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -25,7 +26,10 @@ from av.video.stream import VideoStream
 from jaxtyping import UInt8
 
 from timecycle.errors import VideoError
+from timecycle.video.ffmpeg_log import Message, listening
 from timecycle.video.frame import Size
+from timecycle.video.spoken_damage import damage_in
+from timecycle.video.tally import Tally
 
 if TYPE_CHECKING:
     VideoPacket = Packet[VideoStream]
@@ -33,6 +37,10 @@ else:
     VideoPacket = Packet  # generic in PyAV's stubs only
 
 _REENCODE = "re-encode it with: ffmpeg -i IN -c:v libx264 OUT.mp4"
+_MEND = (
+    "copy it again from where it came, or use what can be decoded with --allow-damaged "
+    f"(Python: allow_damaged=True), or {_REENCODE}"
+)
 
 # Containers only. FFmpeg would also open playlists and scripts, which name other files and servers to read.
 _FORMATS = (
@@ -46,11 +54,19 @@ _DEFAULT_RATE = Fraction(25)  # what FFmpeg too assumes for a raw stream without
 
 
 class Decoder:
-    """A video file with a present position, from which packets or frames are read."""
+    """A video file with a present position, from which packets or frames are read.
 
-    def __init__(self, path: Path, *, max_pixels: int) -> None:
+    Damage raises VideoError; with `allow_damaged` it is noted in `damage`, and what can be decoded is given.
+    """
+
+    def __init__(self, path: Path, *, max_pixels: int, allow_damaged: bool = False) -> None:
         self.path = path
-        with decoding(path):
+        self.damage: list[str] = []
+        self.tally = Tally()
+        self._allow_damaged = allow_damaged
+        self._sent = 0  # packets since the start or the last seek
+        self._is_showing = False  # whether a frame has come since then
+        with decoding(path), listening() as messages:
             # "file:" keeps a colon in a name from being taken for a protocol.
             self._container: InputContainer = av.open(
                 f"file:{path}",
@@ -61,7 +77,8 @@ class Decoder:
             self._stream = _video_stream(path, self._container)
             _check_pixels(path, self._stream, max_pixels=max_pixels)
             self._stream.codec_context.options = _options(max_pixels)
-            _set_threads(self._stream)
+            _set_threads(self._stream, one=allow_damaged)
+            self._heed_container(messages)
         except BaseException:
             self.close()
             raise
@@ -77,32 +94,78 @@ class Decoder:
         return self._stream.average_rate or self._stream.guessed_rate or _DEFAULT_RATE
 
     @property
+    def formats(self) -> frozenset[str]:
+        """The names of the container's format."""
+        return frozenset(self._container.format.name.split(","))
+
+    @property
     def packets_are_frames(self) -> bool:
         """Whether the container stores exactly one frame per packet, with its time of presentation."""
-        return not {"mp4", "matroska"}.isdisjoint(self._container.format.name.split(","))
+        return not {"mp4", "matroska"}.isdisjoint(self.formats)
+
+    @property
+    def hides_frames(self) -> bool:
+        """Whether some packets of the codec only prepare later frames."""
+        return self._stream.codec_context.codec.canonical_name == "vp8"
+
+    @property
+    def declared_frames(self) -> int:
+        """How many frames the container says the stream has; 0 where it does not say."""
+        return self._stream.frames
+
+    @property
+    def declared_seconds(self) -> float | None:
+        """When the last frame ends by the container's word; None where it does not say, or speaks of sound too."""
+        others = [s for s in self._container.streams if s.type == "audio"]
+        if others or self._container.duration is None:
+            return None
+        return self._container.duration / av.time_base
+
+    @property
+    def track(self) -> tuple[int, int]:
+        """The number that the container gives to the stream, and its place among the streams with pictures."""
+        return self._stream.id, list(self._container.streams.video).index(self._stream)
 
     def packets(self) -> Iterator[VideoPacket]:
         """The packets from here to the end that hold a picture to be shown."""
         with decoding(self.path):
-            is_vp8 = self._stream.codec_context.codec.canonical_name == "vp8"
             for packet in self._whole_packets():
-                if not packet.is_discard and not (is_vp8 and _is_hidden_vp8(packet)):
+                if not packet.is_discard and not (self.hides_frames and _is_hidden_vp8(packet)):
                     yield packet
 
     def frames(self) -> Iterator[VideoFrame]:
         """The frames from here to the end, in the order of presentation."""
         with decoding(self.path):
             for packet in self._whole_packets():
-                yield from packet.decode()
-            yield from self._stream.decode(None)
+                yield from self._decoded_packet(packet)
+            yield from self._decoded_packet(None)
 
     def seek(self, stamp: int) -> None:
         """Go to a keyframe near `stamp`: as a rule, not always, at or before it."""
+        self._sent, self._is_showing = 0, False
+        self.tally.stop()
         with decoding(self.path):
             self._container.seek(stamp, stream=self._stream)
 
+    def report(self, what: str) -> None:
+        """Raise VideoError for this damage, or note it where damage is allowed."""
+        if not self._allow_damaged:
+            raise damaged(self.path, what)
+        self.damage.append(what)
+
+    def check_intact(self, frame: VideoFrame) -> None:
+        """Report a frame of which the decoder had to make up a part."""
+        if frame.is_corrupt:
+            self.report(f"the frame {shown_at(frame)} is broken")
+
     def close(self) -> None:
         """Close the file."""
+        # PyAV frees a decoder, and waits for its threads, holding Python's lock; a thread that has something to log
+        # waits for the same lock. So the threads end their work here, where the lock is free.
+        stream = getattr(self, "_stream", None)
+        if stream is not None:
+            with contextlib.suppress(av.FFmpegError):
+                stream.codec_context.flush_buffers()
         self._container.close()
 
     def __enter__(self) -> "Decoder":
@@ -111,12 +174,57 @@ class Decoder:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        if hasattr(self, "_container"):
+            self.close()
+
     def _whole_packets(self) -> Iterator[VideoPacket]:
-        for packet in self._container.demux(self._stream):
+        packets = self._container.demux(self._stream)
+        while True:
+            with listening() as messages:
+                try:
+                    packet = next(packets, None)
+                except av.FFmpegError as error:
+                    if not self._allow_damaged:
+                        raise
+                    self.report(error.strerror or str(error))
+                    packet = None
+            self._heed_container(messages)
+            if packet is None:
+                self.tally.end_reached()
+                return
             if packet.is_corrupt:
-                raise damaged(self.path, "a part of it is incomplete")
+                self.report("a part of it is incomplete")
+            self.tally.count(packet)
             if packet.size:  # an empty packet would tell the decoder that the video ends here
                 yield packet
+
+    def _decoded_packet(self, packet: VideoPacket | None) -> list[VideoFrame]:
+        """The frames that are complete with this packet, or that are left at the end."""
+        frames: list[VideoFrame] = []
+        with listening() as messages:
+            try:
+                frames = list(self._stream.decode(packet))
+            except av.FFmpegError as error:
+                if not self._allow_damaged:
+                    raise
+                self.report(error.strerror or str(error))
+        self._sent += 1
+        # A recording may begin between keyframes, and seeking lands there: what is said of frames that lack what came
+        # before them, and are not shown, is no damage.
+        heard = self._is_showing or (self._sent == 1 and bool(frames))
+        self._is_showing = self._is_showing or bool(frames)
+        codec = self._stream.codec_context.codec
+        what = damage_in(messages, speakers=(codec.name, codec.canonical_name)) if heard else None
+        if what is not None:
+            place = f"near {shown_at(frames[0])[3:]}" if frames else "near its end"
+            self.report(f"{place} the decoder says: {what}")
+        return frames
+
+    def _heed_container(self, messages: Sequence[Message]) -> None:
+        what = damage_in(messages, speakers=(self._container.format.name,))
+        if what is not None:
+            self.report(f"the container's reader says: {what}")
 
 
 def upright_rgb(path: Path, frame: VideoFrame, reformatter: VideoReformatter) -> UInt8[np.ndarray, "height width 3"]:
@@ -136,12 +244,6 @@ def upright_size(frame: VideoFrame) -> Size:
     return Size(height_px, width_px)
 
 
-def check_intact(path: Path, frame: VideoFrame) -> None:
-    """Raise VideoError if the decoder had to make up a part of the frame."""
-    if frame.is_corrupt:
-        raise damaged(path, f"the frame {shown_at(frame)} is broken")
-
-
 def shown_at(frame: VideoFrame) -> str:
     """When the frame is shown, for messages."""
     if frame.pts is None or frame.time_base is None:
@@ -151,7 +253,7 @@ def shown_at(frame: VideoFrame) -> str:
 
 def damaged(path: Path, what: str) -> VideoError:
     """The error for a file whose content does not decode."""
-    return VideoError(f"{path} is damaged: {what}", remedy=f"copy it again from where it came, or {_REENCODE}")
+    return VideoError(f"{path} is damaged: {what}", remedy=_MEND)
 
 
 @contextlib.contextmanager
@@ -197,14 +299,14 @@ def _check_pixels(path: Path, stream: VideoStream, *, max_pixels: int) -> None:
         )
 
 
-def _set_threads(stream: VideoStream) -> None:
+def _set_threads(stream: VideoStream, *, one: bool) -> None:
     """Whole frames in parallel where frames are large; else one thread, which small frames decode fastest with.
 
     Never PyAV's default, slices in parallel: it loses FFmpeg's word that a slice was damaged.
     """
     codec = stream.codec_context
     codec.thread_type = ThreadType.FRAME
-    codec.thread_count = 0 if codec.width * codec.height >= _LARGE_PIXELS else 1  # 0: as many as sensible
+    codec.thread_count = 0 if codec.width * codec.height >= _LARGE_PIXELS and not one else 1  # 0: as many as sensible
 
 
 def _is_hidden_vp8(packet: VideoPacket) -> bool:

@@ -3,11 +3,11 @@
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
-from timecycle.video.decoder import Decoder, check_intact
+from timecycle.video.decoder import Decoder
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class FrameTable:
         """The table read by decoding everything once."""
         shown = []
         for frame in decoder.frames():
-            check_intact(decoder.path, frame)
+            decoder.check_intact(frame)
             shown.append((frame.pts, frame.key_frame))
         return cls._of(shown, decoder, certain=True)
 
@@ -47,6 +47,10 @@ class FrameTable:
             even_step=max(1, round(1 / (decoder.rate * decoder.time_base))),
             certain=certain,
         )
+
+    def without_entry_points(self) -> "FrameTable":
+        """The same frames, each of which is reached from the first: damage may look different from a keyframe on."""
+        return replace(self, keyframes=())
 
     def __len__(self) -> int:
         return len(self.stamps)

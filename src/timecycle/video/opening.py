@@ -23,11 +23,13 @@ def open_video(
     *,
     fps: float | None = None,
     max_pixels: int = DEFAULT_MAX_PIXELS,
+    allow_damaged: bool = False,
 ) -> Video:
     """The video in a file, a folder of images, a glob pattern of images, one image, a list of images, or arrays.
 
     `fps` times images and arrays, which carry no times themselves (24 if None). Frames with more than
-    `max_pixels` pixels are refused before memory is taken for them.
+    `max_pixels` pixels are refused before memory is taken for them. A damaged video file is refused; with
+    `allow_damaged` the frames of it that can be decoded are given, and `Video.damage` says what was found.
     """
     if not isinstance(source, str | Path):
         listed = [item for item in source if isinstance(item, Path)]
@@ -35,13 +37,15 @@ def open_video(
             name = f"{listed[0]} and the images after it"
             return ImagesVideo(name, listed, time_base=_seconds_per_frame(fps), max_pixels=max_pixels)
         return ArrayVideo(source, time_base=_seconds_per_frame(fps))  # type: ignore[arg-type]
+    if str(source) == "":
+        raise VideoError("no video was named: its path is empty", remedy="pass the path of a file or folder")
     path = Path(source)
     paths = _image_paths(path)
     if paths is not None:
         return ImagesVideo(str(path), paths, time_base=_seconds_per_frame(fps), max_pixels=max_pixels)
     if fps is not None:
         raise VideoError(f"fps={fps:g} was given for {path}, which has its own times", remedy="leave fps out")
-    return ContainerVideo(path, max_pixels=max_pixels)
+    return ContainerVideo(path, max_pixels=max_pixels, allow_damaged=allow_damaged)
 
 
 def _image_paths(path: Path) -> Sequence[Path] | None:

@@ -32,6 +32,10 @@ class VideoPart(Video):
     def numbers(self) -> Sequence[int]:
         return self._whole.numbers[self._start : self._stop]
 
+    @property
+    def damage(self) -> str | None:
+        return self._whole.damage
+
     def fingerprint(self) -> str:
         return hashlib.sha256(f"{self._whole.fingerprint()} {self._start} {self._stop}".encode()).hexdigest()
 

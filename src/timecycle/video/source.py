@@ -41,6 +41,11 @@ class Video(ABC):
         """The frames per second to open it again with; None where the video has its own times."""
         return None
 
+    @property
+    def damage(self) -> str | None:
+        """What is damaged in a video that was opened with `allow_damaged`; None for a whole one."""
+        return None
+
     @abstractmethod
     def fingerprint(self) -> str:
         """A SHA-256 of the content: the same for the same video wherever it lies."""

@@ -4,10 +4,12 @@ Decoders stop at the end of a half-copied file without a word, and the video is 
 Most containers, however, say near their start how long they are.
 """
 
+import re
 from pathlib import Path
 from typing import BinaryIO
 
 from timecycle.errors import VideoError
+from timecycle.files import is_special
 
 _EBML = b"\x1a\x45\xdf\xa3"  # how Matroska and WebM files begin
 _SEGMENT = b"\x18\x53\x80\x67"  # the element that holds everything else in them
@@ -15,8 +17,13 @@ _ISO_BOXES = frozenset({b"ftyp", b"styp", b"moov", b"moof", b"mdat", b"free", b"
 _ISO_CONTENT = frozenset({b"moov", b"moof", b"mdat"})
 
 
+class DamagedVideoError(VideoError):
+    """A part of a video file is missing."""
+
+
 def check_whole(path: Path) -> None:
     """Raise VideoError if `path` cannot be read, is empty, or ends before the point it declares itself."""
+    check_regular(path)
     try:
         held = path.stat().st_size
         with path.open("rb") as file:
@@ -29,10 +36,19 @@ def check_whole(path: Path) -> None:
     if held == 0:
         raise VideoError(f"{path} is empty (0 bytes)", remedy="copy or record it again")
     if held < declared:
-        raise VideoError(
+        raise DamagedVideoError(
             f"{path} is cut short: {held} of {declared} bytes are there",
-            remedy="copy it again from where it came; to use what is left of it, "
-            "re-encode it with: ffmpeg -i IN -c:v libx264 OUT.mp4",
+            remedy="copy it again from where it came; to use what is left of it, pass --allow-damaged "
+            "(Python: allow_damaged=True), or re-encode it with: ffmpeg -i IN -c:v libx264 OUT.mp4",
+        )
+
+
+def check_regular(path: Path) -> None:
+    """Raise VideoError for a pipe, a socket or a device, from which reading might wait for ever."""
+    if is_special(path):
+        raise VideoError(
+            f"{path} is not a regular file but a pipe, a socket or a device",
+            remedy="save the video to a file and pass that",
         )
 
 
@@ -46,6 +62,8 @@ def _declared_bytes(file: BinaryIO, held: int) -> int:
         return _riff_bytes(file)
     if head[:4] == _EBML:
         return _matroska_bytes(file)
+    if head[:9] == b"YUV4MPEG2":
+        return _y4m_bytes(head, held)
     if head[:4] == b"GIF8":
         return held if _gif_has_end(file, held) else held + 1
     return _transport_bytes(head, held)
@@ -108,6 +126,21 @@ def _gif_has_end(file: BinaryIO, held: int) -> bool:
     """GIF: the trailer, behind which some programs leave padding."""
     file.seek(max(0, held - 1024))
     return file.read().rstrip(b"\0").endswith(b";")
+
+
+def _y4m_bytes(head: bytes, held: int) -> int:
+    """YUV4MPEG: a whole number of frames, all of one length, where the first has no parameters of its own."""
+    line, newline, rest = head.partition(b"\n")
+    words = {word[:1]: word[1:].decode("ascii", "replace") for word in line.split(b" ")[1:]}
+    width, height = (int(side) if side.isdecimal() else 0 for side in (words.get(b"W", ""), words.get(b"H", "")))
+    kind = re.fullmatch(r"(mono|420|422|444)(jpeg|paldv|mpeg2)?(?:p?(9|1\d))?", words.get(b"C", "420"))
+    if not newline or not rest.startswith(b"FRAME\n") or kind is None or width * height == 0:
+        return 0
+    half_width, half_height = -(-width // 2), -(-height // 2)
+    colour = {"mono": 0, "420": 2 * half_width * half_height, "422": 2 * half_width * height, "444": 2 * width * height}
+    frame_bytes = len(b"FRAME\n") + (width * height + colour[kind[1]]) * (2 if kind[3] else 1)
+    frames_held = held - len(line) - 1
+    return held - frames_held + -(-frames_held // frame_bytes) * frame_bytes
 
 
 def _transport_bytes(head: bytes, held: int) -> int:
