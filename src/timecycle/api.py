@@ -91,7 +91,7 @@ def propagate(
     """
     with _opened(video) as source:  # opens again with the first frame: a stream that is never begun holds nothing open
         # Now, not when the first frame is asked for.
-        annotated = check_labels(source, as_labels(labels, source.numbers))
+        annotated = check_labels(source, as_labels(labels, source.numbers, source.size.shape))
         frames = stream(source, annotated, encoder=as_encoder(encoder), config=as_config(config), trust=trust)
     return _closing(video, source, frames)
 
@@ -116,7 +116,9 @@ def propagate_to_folder(
     PNGs whose values are the ids.
     """
     with _opened(video) as source:
-        annotated = check_labels(source, as_labels(labels, source.numbers))  # before weights are loaded
+        annotated = check_labels(
+            source, as_labels(labels, source.numbers, source.size.shape)
+        )  # before weights are loaded
         task = runs.Task(
             video=source,
             labels=annotated,

@@ -36,20 +36,22 @@ _EXPECTED = (
 )
 
 
-def as_labels(annotations: Annotations, numbers: Sequence[int] | None = None) -> dict[int, Labels]:
+def as_labels(
+    annotations: Annotations, numbers: Sequence[int] | None = None, size: tuple[int, int] | None = None
+) -> dict[int, Labels]:
     """Turn what was annotated into labels by frame index; what stands alone is of frame 0, or a folder or CSV that says
     itself which frames it is of, by the `numbers` of the video's frames. Files are read as the command line reads
     them, all together."""
     given: object = annotations  # whatever was passed: people try other things than the types say
     if isinstance(given, str | Path):
-        return read_labels([given], numbers=numbers)
+        return read_labels([given], numbers=numbers, size=size)
     if isinstance(given, Labels | ArrayLike | PIL.Image.Image):
         given = {0: given}
     if not isinstance(given, Mapping):
         raise LabelError(f"annotations were passed as {_described(given)}", remedy=_EXPECTED)
     by_index = {_index(key): value for key, value in given.items()}
     files = {index: Path(value) for index, value in by_index.items() if isinstance(value, str | Path)}
-    read = _read_files(files, numbers)
+    read = _read_files(files, numbers, size)
     labels = {index: read[index] if index in read else _as_label(index, value) for index, value in by_index.items()}
     if len(files) < len(labels):  # of files alone it is said when they are read
         note_two_whites(labels)
@@ -104,11 +106,13 @@ def _index(key: object) -> int:
         raise LabelError(f"{key!r} is not the number of a frame", remedy=_EXPECTED) from error
 
 
-def _read_files(files: Mapping[int, Path], numbers: Sequence[int] | None) -> dict[int, Labels]:
+def _read_files(
+    files: Mapping[int, Path], numbers: Sequence[int] | None, size: tuple[int, int] | None
+) -> dict[int, Labels]:
     """Images are read together, so that one colour is one object in all of them; a CSV has rows for its frames."""
     points = {index: path for index, path in files.items() if path.suffix.lower() == Keypoints.suffix}
     images = [f"{index}={path}" for index, path in files.items() if index not in points]
-    read = read_labels(images) if images else {}
+    read = read_labels(images, size=size) if images else {}
     return read | {index: _read_points(index, path, numbers) for index, path in points.items()}
 
 

@@ -111,6 +111,7 @@ class Task:
                 "frames": len(self.video),
                 "width_px": self.video.size.width_px,
                 "height_px": self.video.size.height_px,
+                "damage": self.video.damage,
             },
             "labels": annotations_record(
                 self.kind,

@@ -65,8 +65,8 @@ def test_coordinates_come_back_from_a_file(tmp_path):
         (np.zeros((4, 6), np.float32), r"its shape is \(4, 6\)"),
         (np.zeros((4, 6, 3), np.float32), r"its shape is \(4, 6, 3\)"),
         (np.full((4, 6, 2), np.nan, np.float32), "not finite"),
-        (np.array([["a"]]), "could not convert"),
-        (np.array([{}], dtype=object), "allow_pickle"),
+        (np.array([["a"]]), "not one array of numbers"),
+        (np.array([{}], dtype=object), "Python objects"),
     ],
 )
 def test_an_array_that_is_no_coordinates_is_refused(tmp_path, array, problem):
@@ -75,10 +75,9 @@ def test_an_array_that_is_no_coordinates_is_refused(tmp_path, array, problem):
         Coordinates.read(tmp_path / "0.npy")
 
 
-@pytest.mark.parametrize("content", [None, b"", b"not an array"])
+@pytest.mark.parametrize("content", [b"", b"not an array"])
 def test_a_file_that_is_no_array_is_refused(tmp_path, content):
-    if content is not None:
-        (tmp_path / "0.npy").write_bytes(content)
+    (tmp_path / "0.npy").write_bytes(content)
     with pytest.raises(LabelError, match=r"cannot read .*0\.npy as coordinates: .*; give a float32 \.npy"):
         Coordinates.read(tmp_path / "0.npy")
 

@@ -261,7 +261,7 @@ def test_a_name_placed_twice_on_a_frame_is_refused(tmp_path):
 
 
 def test_a_file_that_is_missing_or_not_text_is_refused(tmp_path):
-    with pytest.raises(LabelError, match=r"cannot read .*none\.csv: .*; give a CSV with the columns"):
+    with pytest.raises(LabelError, match=r"there is no label file .*none\.csv; check the path"):
         read_keypoints(tmp_path / "none.csv")
     (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00\x81")
     with pytest.raises(LabelError, match=r"cannot read .*bytes\.csv: .*; give a CSV with the columns"):

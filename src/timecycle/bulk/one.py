@@ -183,7 +183,7 @@ def _labelled(item: Item, work: Work, outputs: Outputs, held: Lease) -> Record:
     with ExitStack() as stack:
         folder = stack.enter_context(outputs.work_folder(item.name, held)) / "out"
         video = stack.enter_context(open_video(_at_hand(item.video, stack)))
-        labels = check_labels(video, read_labels(item.labels, numbers=video.numbers))
+        labels = check_labels(video, read_labels(item.labels, numbers=video.numbers, size=video.size.shape))
         origin = Origin(video=item.video, fps=None, encoder=work.encoder, device=work.device, precision=work.precision)
         task = Task(
             keep_passes=False,

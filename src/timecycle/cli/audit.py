@@ -10,7 +10,7 @@ from typing import Annotated, Literal, get_args
 from tyro.conf import Positional, arg
 
 from timecycle.cli.console import out, progress
-from timecycle.cli.options import Device, Encoder, Precision, Preset, Settings, refuse_swapped
+from timecycle.cli.options import AllowDamaged, Device, Encoder, Precision, Preset, Settings, refuse_swapped
 from timecycle.config import propagate_config
 from timecycle.errors import LabelError
 from timecycle.files import write_text
@@ -54,6 +54,7 @@ class Audit:
     preset: Preset = "fast"
     set: Settings = ()
     fps: Annotated[float | None, arg(help="frames per second of a folder of images (24)")] = None
+    allow_damaged: AllowDamaged = False
     device: Device = "auto"
     precision: Precision = "fp32"
 
@@ -61,8 +62,10 @@ class Audit:
         refuse_swapped("audit", self.video, self.labels)
         config = propagate_config(self.preset, self.set)
         track = self._track()
-        with open_video(track.video, fps=track.fps) as video:
-            labels = fit_labels(video, read_labels(track.labels, kind=track.kind, numbers=video.numbers))
+        with open_video(track.video, fps=track.fps, allow_damaged=self.allow_damaged) as video:
+            labels = fit_labels(
+                video, read_labels(track.labels, kind=track.kind, numbers=video.numbers, size=video.size.shape)
+            )
             encoder = load_encoder(self.encoder, device=self.device, precision=self.precision)
             with progress("following") as show:
                 found = audit(video, labels, encoder=encoder, config=config, progress=show)

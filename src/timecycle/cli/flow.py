@@ -9,7 +9,7 @@ from tyro.conf import Positional, arg
 
 from timecycle.api import flow_to_folder
 from timecycle.cli.console import out
-from timecycle.cli.options import Device, Encoder, Out, Preset, Settings
+from timecycle.cli.options import AllowDamaged, Device, Encoder, Out, Preset, Settings
 from timecycle.config import propagate_config
 from timecycle.labels import index_of
 from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
@@ -31,21 +31,22 @@ class Flow:
     encoder: Encoder = DEFAULT_ENCODER
     preset: Preset = "default"
     set: Settings = ()
+    allow_damaged: AllowDamaged = False
     device: Device = "auto"
     overwrite: Annotated[bool, arg(help="replace what an earlier call wrote")] = False
 
     def __call__(self) -> None:
         config = propagate_config(self.preset, ("anchor_window_px=none", *self.set))
-        a, b = _read_frame(self.a), _read_frame(self.b)
+        a, b = (_read_frame(text, allow_damaged=self.allow_damaged) for text in (self.a, self.b))
         encoder = load_encoder(self.encoder, device=self.device)
         flow_to_folder(a, b, self.out, encoder=encoder, config=config, overwrite=self.overwrite)
         out.print(f"look at {self.out / 'warp.png'}, {self.out / 'arrows.png'} and {self.out / 'matches.png'}")
 
 
-def _read_frame(text: str) -> Frame:
+def _read_frame(text: str, *, allow_damaged: bool) -> Frame:
     numbered = re.fullmatch(r"(.+)@(\d+)", text)
     if numbered and not Path(text).exists():
-        with open_video(numbered[1]) as video:
+        with open_video(numbered[1], allow_damaged=allow_damaged) as video:
             return video[index_of(int(numbered[2]), video.numbers)]
-    with open_video(text) as video:
+    with open_video(text, allow_damaged=allow_damaged) as video:
         return video[0]

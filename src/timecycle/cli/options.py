@@ -37,6 +37,9 @@ Precision = Annotated[
 ]
 
 
+AllowDamaged = Annotated[
+    bool, arg(help="use what can be decoded of a damaged video; what is damaged is written to run.json")
+]
 LabelFilesOption = Annotated[
     LabelFiles,
     arg(help="label PNGs: with a palette, or plain grey whose values are the ids (for OpenCV, imageio, scikit-image)"),

@@ -9,6 +9,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 from timecycle.cli.console import out, progress
 from timecycle.cli.options import (
     Abstain,
+    AllowDamaged,
     Device,
     Encoder,
     LabelFilesOption,
@@ -72,6 +73,7 @@ class Propagate:
     preset: Preset = "default"
     set: Settings = ()
     fps: Annotated[float | None, arg(help="frames per second of a folder of images (24)")] = None
+    allow_damaged: AllowDamaged = False
     device: Device = "auto"
     precision: Precision = "fp32"
     abstain: Abstain = 0.0
@@ -84,7 +86,7 @@ class Propagate:
         refuse_swapped("propagate", self.video, self.labels, "-o", self.out)
         config = propagate_config(self.preset, self.set)
         trust = trust_of(abstain=self.abstain, unjudged=self.unjudged)
-        with open_video(self.video, fps=self.fps) as video:
+        with open_video(self.video, fps=self.fps, allow_damaged=self.allow_damaged) as video:
             labels = check_labels(video, self._read_labels(video))  # before anything is loaded or announced
             encoder = load_encoder(self.encoder, device=self.device, precision=self.precision)
             origin = Origin(
@@ -123,7 +125,13 @@ class Propagate:
         if self.box:
             labels: dict[int, Labels] = {0: self._in_boxes(video)}
         else:
-            labels = read_labels(self.labels, kind=self.kind, complete=self.complete, numbers=video.numbers)
+            labels = read_labels(
+                self.labels,
+                kind=self.kind,
+                complete=self.complete,
+                numbers=video.numbers,
+                size=video.size.shape,
+            )
         return _striped(labels) if self.texture == "stripes" else labels
 
     def _names(self, labels: dict[int, Labels]) -> dict[str, str]:

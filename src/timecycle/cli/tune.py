@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from timecycle.cli.console import out, progress
-from timecycle.cli.options import Device, Precision, refuse_swapped
+from timecycle.cli.options import AllowDamaged, Device, Precision, refuse_swapped
 from timecycle.config import propagate_config
 from timecycle.labels import read_labels
 from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
@@ -32,13 +32,16 @@ class Tune:
         arg(help="what the labels are; by default keypoints for CSV files and masks for images"),
     ] = None
     fps: Annotated[float | None, arg(help="frames per second of a folder of images (24)")] = None
+    allow_damaged: AllowDamaged = False
     device: Device = "auto"
     precision: Precision = "fp32"
 
     def __call__(self) -> None:
         refuse_swapped("tune", self.video, self.labels)
-        with open_video(self.video, fps=self.fps) as video:
-            labels = check_labels(video, read_labels(self.labels, kind=self.kind, numbers=video.numbers))
+        with open_video(self.video, fps=self.fps, allow_damaged=self.allow_damaged) as video:
+            labels = check_labels(
+                video, read_labels(self.labels, kind=self.kind, numbers=video.numbers, size=video.size.shape)
+            )
             index = min(labels)
             candidates = [
                 Candidate(

@@ -15,6 +15,7 @@ from timecycle.evaluation.report import Report
 from timecycle.evaluation.scores import choose_score, in_print, is_number, lower_is_better, score_name
 from timecycle.labels import Keypoints, Labels
 from timecycle.render import Captioned, contact_sheet, overlay, thumbnail
+from timecycle.video.image_file import IMAGE_FORMATS
 
 _SHOWN = (0.25, 0.5, 0.75, 1.0)  # of a clip
 _LETTERS_PX = 14  # as the sheet sets its captions
@@ -58,7 +59,7 @@ def _moments(clip: Clip, folder: Path, caption: str, *, width_px: int) -> list[C
         wanted = clip.first + part * (len(clip.frames) - 1 - clip.first)
         # Masks of other programs may lack the last frame, which is not scored.
         index = min(files, key=lambda frame: abs(frame - wanted))
-        with Image.open(clip.frames[index]) as image:
+        with Image.open(clip.frames[index], formats=IMAGE_FORMATS) as image:
             frame = np.array(image.convert("RGB"))
         shot = _small(frame, labels.read(files[index]), width_px=width_px)
         shots.append(Captioned(shot, caption if part == _SHOWN[0] else f"frame {index} ({100 * part:.0f} %)"))

@@ -13,8 +13,10 @@ from torch import Tensor
 from timecycle.errors import LabelError
 from timecycle.files import atomic_write
 from timecycle.grid import Grid
+from timecycle.labels.file import check_label_file
 from timecycle.labels.soft import Extent, SoftMap, pool, upsample
 from timecycle.labels.space import Labels, Presence, two_drawings
+from timecycle.video.frame import DEFAULT_MAX_PIXELS
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +42,19 @@ class Coordinates(Labels):
 
     @classmethod
     def read(cls, path: str | Path) -> "Coordinates":
+        check_label_file(Path(path))
         try:
-            array = np.asarray(np.load(path, allow_pickle=False), np.float32)
-            if array.ndim != 3 or array.shape[2] != 2:
-                raise ValueError(f"its shape is {array.shape}")
+            # Mapped, so that memory is taken only for what is there, whatever the header says.
+            held = np.load(path, allow_pickle=False, mmap_mode="r")
+            if not isinstance(held, np.ndarray) or held.dtype.kind not in "fiu":
+                raise ValueError("it is not one array of numbers")
+            if held.ndim != 3 or held.shape[2] != 2 or held.size > 2 * DEFAULT_MAX_PIXELS:
+                raise ValueError(f"its shape is {held.shape}")
+            with np.errstate(over="ignore"):
+                array = np.array(held, np.float32, order="C")
             if not np.isfinite(array).all():
                 raise ValueError("it has values that are not finite")
-        except (OSError, ValueError, TypeError, EOFError) as error:
+        except Exception as error:  # readers of damaged files raise nearly anything
             raise LabelError(
                 f"cannot read {path} as coordinates: {error}",
                 remedy="give a float32 .npy of shape (height, width, 2)",

@@ -100,16 +100,21 @@ def _fitted(number: int, labels: Labels, height_px: int, width_px: int) -> Label
     size = labels.size()
     if size is None or size == (height_px, width_px):
         return labels
-    resized = labels.resized(height_px, width_px) if _is_proportional(size, (height_px, width_px)) else None
+    resized = labels.resized(height_px, width_px) if is_proportional(size, (height_px, width_px)) else None
     if resized is None:
-        raise LabelError(
-            f"the labels of frame {number} are {size[1]}x{size[0]} but the frame is {width_px}x{height_px}",
-            remedy="draw them on the frame itself, or resize them with nearest neighbour",
-        )
+        raise other_size(number, size, (height_px, width_px))
     return resized
 
 
-def _is_proportional(size: tuple[int, int], frame: tuple[int, int]) -> bool:
+def other_size(number: int, size: tuple[int, int], frame: tuple[int, int]) -> LabelError:
+    """The error for labels whose size (height, width) is not that of their frame."""
+    return LabelError(
+        f"the labels of frame {number} are {size[1]}x{size[0]} but the frame is {frame[1]}x{frame[0]}",
+        remedy="draw them on the frame itself, or resize them with nearest neighbour",
+    )
+
+
+def is_proportional(size: tuple[int, int], frame: tuple[int, int]) -> bool:
     """Whether one size is the other times a factor, both sides rounded to whole pixels.
 
     The factor is that of the long sides: rounding them moves the short side by half a pixel at most, and rounding

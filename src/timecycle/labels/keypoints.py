@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from torch import Tensor
 from timecycle.errors import LabelError
 from timecycle.files import write_text
 from timecycle.grid import Axis, Grid
+from timecycle.labels.file import check_label_file
 from timecycle.labels.names import refuse_formula
 from timecycle.labels.soft import Extent, SoftMap
 from timecycle.labels.space import Labels, Presence, listed
@@ -165,6 +165,7 @@ class KeypointSpace:
 def read_keypoints(path: str | Path) -> dict[int, Keypoints]:
     """The points of every frame in a CSV with the columns frame, name, x, y and optionally visible and confidence."""
     path = Path(path)
+    check_label_file(path)
     try:
         reader = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig")))
         rows = [(reader.line_num, row) for row in reader]
@@ -188,7 +189,8 @@ def read_keypoints(path: str | Path) -> dict[int, Keypoints]:
                     remedy="write a whole frame number, a name, x and y in pixels, and 1 or 0 for visible",
                 )
         x, y = (float(point[axis] or "nan") for axis in ("x", "y"))
-        visible = point["visible"].lower() not in _HIDDEN and math.isfinite(x) and math.isfinite(y)
+        placed = abs(x) <= _FARTHEST and abs(y) <= _FARTHEST  # False for NaN
+        visible = point["visible"].lower() not in _HIDDEN and placed
         confidence = float(point["confidence"] or "nan")
         frames.setdefault(int(point["frame"]), []).append(_Point(point["name"], x, y, visible, confidence))
     return {frame: _points(path, frame, points) for frame, points in sorted(frames.items())}
@@ -215,6 +217,10 @@ def _short(confidence: np.float32) -> str:
     return "" if np.isnan(confidence) else str(confidence)
 
 
+_FARTHEST = 1e9  # pixels: no point is farther out, and such numbers are exact enough in float32
+_LONGEST_NUMBER = 12  # digits: 2^31 frames have ten
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text or "nan")
@@ -224,7 +230,7 @@ def _is_number(text: str) -> bool:
 
 
 _READABLE: dict[str, Callable[[str], bool]] = {
-    "frame": str.isdecimal,
+    "frame": lambda text: text.isdecimal() and len(text) <= _LONGEST_NUMBER,
     "name": bool,
     "x": _is_number,
     "y": _is_number,
@@ -248,8 +254,9 @@ def _points(path: Path, frame: int, points: Sequence[_Point]) -> Keypoints:
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise LabelError(f"{path} places {twice!r} twice on frame {frame}", remedy="name every point of a frame once")
-    xy = np.array([(point.x, point.y) for point in points], np.float32)
-    confidence = np.array([point.confidence for point in points], np.float32)
+    with np.errstate(over="ignore"):  # what is beyond all numbers is not visible
+        xy = np.array([(point.x, point.y) for point in points]).astype(np.float32)
+        confidence = np.array([point.confidence for point in points]).astype(np.float32)
     visible = np.array([point.visible for point in points], bool)
     return Keypoints(names, xy, visible, None if np.isnan(confidence).all() else confidence)
 

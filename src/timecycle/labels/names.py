@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from timecycle.errors import LabelError
+from timecycle.labels.file import check_label_file
 
 NAMES_FILE = "names.json"
 _LONGEST = 100  # characters: a name stands in tables and captions
@@ -39,6 +40,7 @@ def names_beside(files: Iterable[str | Path]) -> dict[str, str]:
 
 def read_names(path: Path) -> dict[str, str]:
     """The names in a JSON file, such as {"1": "camel"}."""
+    check_label_file(path)
     try:
         names = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
@@ -55,11 +57,11 @@ def check_names(names: Mapping[Any, Any]) -> dict[str, str]:
     """The names by object, as text; refuses what is not a name."""
     checked: dict[str, str] = {}
     for number, name in names.items():
-        if not re.fullmatch(r"\d+", str(number)):
-            raise LabelError(f"{str(number)!r} is not the number of an object", remedy=_REMEDY)
+        if not re.fullmatch(r"\d{1,12}", str(number)):
+            raise LabelError(f"{str(number)[:80]!r} is not the number of an object", remedy=_REMEDY)
         if not isinstance(name, str) or not name.strip() or not name.isprintable() or len(name) > _LONGEST:
             raise LabelError(
-                f"object {number} cannot be called {name!r}",
+                f"object {number} cannot be called {str(name)[:200]!r}",
                 remedy=f"give a name of 1 to {_LONGEST} printable characters",
             )
         refuse_formula(name.strip())

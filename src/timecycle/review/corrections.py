@@ -416,7 +416,8 @@ def _sources(
             f"{folder} does not say where its video lies",
             remedy="in Python, pass video and encoder; or carry the labels again from a file",
         )
-    opened = open_video(origin["video"], fps=origin["fps"]) if video is None else None
+    damaged = bool(record["video"].get("damage"))  # which was accepted when the labels were propagated
+    opened = open_video(origin["video"], fps=origin["fps"], allow_damaged=damaged) if video is None else None
     try:
         source = video or opened
         if source is None or source.fingerprint() != record["video"]["sha256"]:

@@ -89,7 +89,7 @@ def _video_of(judged: Judged) -> Video | None:
     if not origin:
         return None
     try:
-        video = open_video(origin["video"], fps=origin["fps"])
+        video = open_video(origin["video"], fps=origin["fps"], allow_damaged=bool(judged.record["video"].get("damage")))
         if video.fingerprint() == judged.record["video"]["sha256"]:
             return video
         video.close()

@@ -55,7 +55,8 @@ def _mp4_loss(path: Path, number: int, tally: Tally, time_base: Fraction) -> str
     if file.damage is not None or track is None:
         return file.damage
     if track.edited_seconds is None:
-        return _fewer(tally.packets, track.frames) if tally.packets < track.frames else None
+        given = tally.packets - tally.hidden_late  # without edits, times that contradict each other hide frames
+        return _fewer(given, track.frames) if given < track.frames else None
     shown, rounding = float(tally.shown * time_base), _SAME * float(tally.longest * time_base)
     # Writers of uneven footage state the length of an edit by other rules than the lengths of its frames.
     if tally.is_even and shown < track.edited_seconds - rounding:

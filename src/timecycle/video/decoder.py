@@ -27,7 +27,7 @@ from jaxtyping import UInt8
 
 from timecycle.errors import VideoError
 from timecycle.video.ffmpeg_log import Message, listening
-from timecycle.video.frame import Size
+from timecycle.video.frame import DEFAULT_MAX_PIXELS, Size
 from timecycle.video.spoken_damage import damage_in
 from timecycle.video.tally import Tally
 
@@ -50,6 +50,11 @@ _FORMATS = (
 
 _LARGE_PIXELS = 1280 * 720
 
+# A forged header turns a few thousand bytes into a gigabyte of frames. No codec makes a frame, even a black one, this
+# much smaller than its pixels and keeps it in so small a file.
+_PIXELS_PER_BYTE = 4096
+_ALWAYS_CREDIBLE = 4096 * 2304
+
 _DEFAULT_RATE = Fraction(25)  # what FFmpeg too assumes for a raw stream without times
 
 
@@ -64,19 +69,21 @@ class Decoder:
         self.damage: list[str] = []
         self.tally = Tally()
         self._allow_damaged = allow_damaged
+        options = _options(min(max_pixels, _credible_pixels(path, max_pixels)))
         self._sent = 0  # packets since the start or the last seek
+        self._key: int | None = None  # when the first keyframe since then is shown
         self._is_showing = False  # whether a frame has come since then
         with decoding(path), listening() as messages:
             # "file:" keeps a colon in a name from being taken for a protocol.
             self._container: InputContainer = av.open(
                 f"file:{path}",
-                options=_options(max_pixels),
+                options=options,
                 metadata_errors="replace",  # titles in old encodings are no reason to refuse a film
             )
         try:
             self._stream = _video_stream(path, self._container)
             _check_pixels(path, self._stream, max_pixels=max_pixels)
-            self._stream.codec_context.options = _options(max_pixels)
+            self._stream.codec_context.options = options
             _set_threads(self._stream, one=allow_damaged)
             self._heed_container(messages)
         except BaseException:
@@ -142,7 +149,7 @@ class Decoder:
 
     def seek(self, stamp: int) -> None:
         """Go to a keyframe near `stamp`: as a rule, not always, at or before it."""
-        self._sent, self._is_showing = 0, False
+        self._sent, self._key, self._is_showing = 0, None, False
         self.tally.stop()
         with decoding(self.path):
             self._container.seek(stamp, stream=self._stream)
@@ -209,17 +216,27 @@ class Decoder:
                 if not self._allow_damaged:
                     raise
                 self.report(error.strerror or str(error))
-        self._sent += 1
-        # A recording may begin between keyframes, and seeking lands there: what is said of frames that lack what came
-        # before them, and are not shown, is no damage.
-        heard = self._is_showing or (self._sent == 1 and bool(frames))
-        self._is_showing = self._is_showing or bool(frames)
+        heard = self._lacks_nothing(packet, shows=bool(frames))
         codec = self._stream.codec_context.codec
         what = damage_in(messages, speakers=(codec.name, codec.canonical_name)) if heard else None
         if what is not None:
             place = f"near {shown_at(frames[0])[3:]}" if frames else "near its end"
             self.report(f"{place} the decoder says: {what}")
         return frames
+
+    def _lacks_nothing(self, packet: VideoPacket | None, *, shows: bool) -> bool:
+        """Whether what is said of a packet is said of a frame that has all it refers to.
+
+        A recording may begin between keyframes, and seeking may land there. What is decoded before the first
+        keyframe, or shown before it, lacks what came earlier; that is no damage.
+        """
+        self._sent += 1
+        was_showing, self._is_showing = self._is_showing, self._is_showing or shows
+        if packet is None or packet.pts is None:
+            return was_showing or (self._sent == 1 and shows)
+        if self._key is None and packet.is_keyframe:
+            self._key = packet.pts
+        return self._key is not None and packet.pts >= self._key
 
     def _heed_container(self, messages: Sequence[Message]) -> None:
         what = damage_in(messages, speakers=(self._container.format.name,))
@@ -271,6 +288,16 @@ def decoding(path: Path) -> Iterator[None]:
         ) from error
 
 
+def _credible_pixels(path: Path, max_pixels: int) -> int:
+    """The most pixels that a frame of so small a file may have; 4K, and what a caller allows by hand, always."""
+    if max_pixels != DEFAULT_MAX_PIXELS:
+        return max_pixels
+    try:
+        return max(_ALWAYS_CREDIBLE, _PIXELS_PER_BYTE * path.stat().st_size)
+    except OSError:
+        return _ALWAYS_CREDIBLE
+
+
 def _options(max_pixels: int) -> dict[str, str]:
     # FFmpeg enforces max_pixels too, before it allocates: a header inside the stream may lie.
     return {"protocol_whitelist": "file", "format_whitelist": _FORMATS, "max_pixels": str(max_pixels)}
@@ -296,6 +323,11 @@ def _check_pixels(path: Path, stream: VideoStream, *, max_pixels: int) -> None:
         raise VideoError(
             f"{path} is {width_px}x{height_px}, more than {max_pixels} pixels",
             remedy="shrink the video, or raise max_pixels if you trust the file",
+        )
+    if width_px * height_px > _credible_pixels(path, max_pixels):
+        raise VideoError(
+            f"{path} declares frames of {width_px}x{height_px}, which {path.stat().st_size} bytes cannot hold",
+            remedy="its header is damaged or forged; pass max_pixels if you trust the file",
         )
 
 

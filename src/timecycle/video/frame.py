@@ -20,6 +20,11 @@ class Size:
     width_px: int
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """Height and width, as arrays have them."""
+        return self.height_px, self.width_px
+
+    @property
     def pixels(self) -> int:
         """How many pixels one frame has."""
         return self.height_px * self.width_px

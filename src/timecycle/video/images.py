@@ -118,11 +118,14 @@ def images_in_folder(folder: Path) -> Sequence[Path]:
 
 def images_matching(pattern: Path) -> Sequence[Path]:
     """The images a glob pattern finds, by folder and then in natural order; gaps in numbers are allowed."""
-    found = Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))
-    paths = sorted(
-        (path for path in found if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()),
-        key=lambda path: (path.parent, natural_order(path)),
-    )
+    try:
+        found = Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))
+        paths = sorted(
+            (path for path in found if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()),
+            key=lambda path: (path.parent, natural_order(path)),
+        )
+    except (ValueError, NotImplementedError, OSError) as error:
+        raise VideoError(f"{pattern} is not a pattern of files: {error}", remedy="write one as '*.png'") from error
     if not paths:
         raise VideoError(
             f"no image matches {pattern}", remedy="check the pattern, and quote it so that the shell keeps it"

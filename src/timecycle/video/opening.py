@@ -40,7 +40,11 @@ def open_video(
     if str(source) == "":
         raise VideoError("no video was named: its path is empty", remedy="pass the path of a file or folder")
     path = Path(source)
-    paths = _image_paths(path)
+    try:
+        paths = _image_paths(path)
+    except OSError as error:  # a name that is too long, a folder that may not be entered
+        name = f"{str(path)[:80]}..." if len(str(path)) > 200 else str(path)
+        raise VideoError(f"{name} cannot be read: {error.strerror}", remedy="check the path") from error
     if paths is not None:
         return ImagesVideo(str(path), paths, time_base=_seconds_per_frame(fps), max_pixels=max_pixels)
     if fps is not None:

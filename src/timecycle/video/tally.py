@@ -19,6 +19,7 @@ class Tally:
 
     packets: int = 0  # with the empty ones, by which some formats repeat a frame
     hidden: int = 0  # of these, packets that an edit list hides
+    hidden_late: int = 0  # of these, packets after the first that is shown
     before_key: int = 0  # of the others, packets that come, or are shown, before the first keyframe
     shown: int = 0  # time that all other frames last
     longest: int = 0  # time that one frame lasts
@@ -41,6 +42,7 @@ class Tally:
         early = self._first_key is None or (packet.pts is not None and packet.pts < self._first_key)
         self.before_key += early and not packet.is_discard
         self.packets += 1
+        self.hidden_late += packet.is_discard and self.packets - 1 > self.hidden
         self.hidden += packet.is_discard
         self.shown += 0 if packet.is_discard else lasts
         self.longest = max(self.longest, lasts)

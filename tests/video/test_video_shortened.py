@@ -1,0 +1,206 @@
+"""A damaged video is refused and not read as a shorter one, unless that is asked for; a whole one never is."""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import av
+import av.logging
+import numpy as np
+import pytest
+from coded_footage import code_of, write_footage
+
+from timecycle.errors import VideoError
+from timecycle.video import Video, open_video
+from timecycle.video.ffmpeg_log import listening
+from timecycle.video.matroska_file import walk_matroska
+from timecycle.video.mp4_file import walk_mp4
+
+VPX_FAST = {"deadline": "realtime", "cpu-used": "8"}
+FRAMES = 24  # of every video in `damaged`
+STRUCTURED = ("h264.mp4", "h264fast.mov", "h264frag.mp4", "h264.mkv", "vp9.webm", "mpeg4.avi")
+
+
+def mutants(data: bytes, name: str, count: int) -> list[bytes]:
+    """Copies with a flipped bit, a block of zeros, a hole or a missing end."""
+    made = []
+    for number in range(count):
+        chance = random.Random(f"{name}/{number}")
+        mutant, at = bytearray(data), chance.randrange(len(data))
+        block = chance.choice([16, 256, 1024])
+        match chance.choice(["flip", "flip", "zeros", "hole", "cut"]):
+            case "flip":
+                mutant[at] ^= 1 << chance.randrange(8)
+            case "zeros":
+                mutant[at : at + block] = bytes(len(mutant[at : at + block]))
+            case "hole":
+                del mutant[at : at + block]
+            case _:
+                del mutant[max(at, 1) :]
+        made.append(bytes(mutant))
+    return made
+
+
+def by_index(video: Video) -> dict[int, bytes]:
+    return {index: video[index].image.tobytes() for index in (len(video) - 1, 0, len(video) // 2)}
+
+
+@pytest.mark.parametrize("name", STRUCTURED)
+def test_a_mutant_is_refused_or_has_all_frames_and_any_way_of_reading_gives_them(
+    data: Path, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+    for mutant in mutants((data / "damaged" / "intact" / name).read_bytes(), name, 30):
+        path.write_bytes(mutant)
+        try:
+            with open_video(path) as video:
+                images = [frame.image.tobytes() for frame in video]
+            with open_video(path) as video:
+                found = by_index(video)
+        except VideoError:
+            continue
+        assert len(images) == FRAMES
+        assert all(images[index] == image for index, image in found.items())
+
+
+def test_whole_videos_of_every_kind_are_read(data: Path) -> None:
+    images = {".png", ".bmp", ".tif", ".npy", ".csv"}
+    paths = [path for path in (data / "damaged" / "intact").iterdir() if path.suffix not in images]
+    assert len(paths) == 23
+    for path in paths:
+        with open_video(path) as video:
+            assert (sum(1 for _ in video), video.damage) == (FRAMES, None), path.name
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("oneflip.avi", "only 23 of its 24 frames are there"),
+        ("oneflip.mkv", "there is no element of the name 1f43be75"),
+        ("oneflip.webm", "Invalid track number 65"),
+    ],
+)
+def test_one_flipped_bit_is_named_and_may_be_allowed(data: Path, name: str, what: str) -> None:
+    path = data / "damaged" / name
+    with pytest.raises(VideoError, match=f"{name} is damaged: .*{what}.*; copy it again .*--allow-damaged"):
+        len(open_video(path))
+    with open_video(path, allow_damaged=True) as video:
+        images = [frame.image.tobytes() for frame in video]
+        assert 0 < len(images) == len(video) < FRAMES
+        assert all(images[index] == image for index, image in by_index(video).items())
+        assert what in (video.damage or "")
+
+
+def test_the_checksums_of_matroska_find_a_flipped_bit_of_a_picture(tmp_path: Path) -> None:
+    path = write_footage(tmp_path / "a.mkv")
+    assert walk_matroska(path).damage is None
+    data = bytearray(path.read_bytes())
+    with av.open(str(path)) as container:
+        packet = [bytes(packet) for packet in container.demux(video=0) if packet.size][12]
+    data[data.index(packet) + len(packet) // 2] ^= 4
+    path.write_bytes(data)
+    with pytest.raises(VideoError, match=r"the checksum of the element at byte \d+ does not hold"):
+        len(open_video(path))
+
+
+def test_a_fragment_that_nothing_describes_is_a_loss(tmp_path: Path) -> None:
+    path = write_footage(tmp_path / "a.mp4", movflags="frag_keyframe+empty_moov")
+    assert (walk_mp4(path).damage, walk_mp4(path).tracks[1].frames) == (None, 30)
+    data = path.read_bytes()
+    second = data.index(b"moof", data.index(b"moof") + 1)
+    path.write_bytes(data[:second] + b"free" + data[second + 4 :])
+    with pytest.raises(VideoError, match="nothing describes the frames at byte"):
+        len(open_video(path))
+
+
+def test_a_cut_file_may_be_allowed(tmp_path: Path) -> None:
+    path = write_footage(tmp_path / "a.mkv")
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+    with pytest.raises(VideoError, match=r"is cut short.*--allow-damaged"):
+        open_video(path)
+    with open_video(path, allow_damaged=True) as video:
+        codes = [code_of(frame.image) for frame in video]
+        assert codes == list(range(len(codes)))
+        assert 5 < len(codes) < 30
+        assert "is cut short" in (video.damage or "")
+
+
+def test_frames_behind_a_broken_one_may_be_allowed(tmp_path: Path) -> None:
+    path = write_footage(tmp_path / "a.mp4", "libvpx-vp9", options=VPX_FAST)
+    data = bytearray(path.read_bytes())
+    with av.open(str(path)) as container:
+        packets = [packet for packet in container.demux(video=0) if packet.size]
+    at = packets[5].pos
+    assert at is not None
+    data[at : at + packets[5].size] = bytes(packets[5].size)
+    path.write_bytes(data)
+    with pytest.raises(VideoError):
+        list(open_video(path))
+    with open_video(path, allow_damaged=True) as video:
+        codes = [code_of(frame.image) for frame in video]
+        assert {*range(5), *range(10, 30)} <= set(codes)
+        assert video.damage
+
+
+def test_real_footage_is_whole(data: Path) -> None:
+    """A sample of every folder; all of it was tried when the rules were made."""
+    folders = [folder for kind in ("open_video", "raw_video") for folder in sorted((data / kind).iterdir())]
+    paths = [sorted(folder.glob("*.mp4"))[0] for folder in folders if list(folder.glob("*.mp4"))]
+    paths += (data / "mirror_mouse" / "videos").glob("*.mp4")
+    for path in paths:
+        with open_video(path) as video:
+            assert len(video) > 0
+            _ = video[len(video) // 2]
+
+
+@pytest.mark.parametrize("name", ["a.mkv", "a.avi", "large.mp4"])
+def test_threads_that_share_a_video_read_the_same_frames(tmp_path: Path, name: str) -> None:
+    size = {"height": 720, "width": 1280, "count": 12} if name == "large.mp4" else {}
+    path = write_footage(tmp_path / name, "mpeg4" if name == "a.avi" else "libx264", **size)  # type: ignore[arg-type]
+    with open_video(path) as video:
+        alone = [frame.image for frame in video]
+
+    def iterate(_: int) -> bool:
+        return all(np.array_equal(frame.image, alone[frame.index]) for frame in video)
+
+    def pick(seed: int) -> bool:
+        chance = random.Random(seed)
+        indices = [chance.randrange(len(alone)) for _ in range(12)]
+        return all(np.array_equal(video[index].image, alone[index]) for index in indices)
+
+    with open_video(path) as video, ThreadPoolExecutor(8) as pool:
+        done = [pool.submit(iterate if seed % 2 else pick, seed) for seed in range(8)]
+        assert all(future.result() for future in done)
+
+
+def test_the_log_is_as_it_was_after_listening(data: Path) -> None:
+    before = av.logging.get_level(), av.logging.get_skip_repeated()
+    for _ in range(2):  # the second time FFmpeg says the same words again
+        with pytest.raises(VideoError, match="Invalid track number"):
+            len(open_video(data / "damaged" / "oneflip.webm"))
+    assert (av.logging.get_level(), av.logging.get_skip_repeated()) == before
+
+
+def test_only_what_the_own_thread_causes_is_heard() -> None:
+    with ThreadPoolExecutor(1) as pool, listening() as messages:
+        pool.submit(av.logging.log, av.logging.ERROR, "other", "of another video").result()
+        av.logging.log(av.logging.ERROR, "own", "of this one")
+    assert [message[1:] for message in messages] == [("own", "of this one")]
+
+
+def test_a_header_cannot_make_a_small_file_take_much_memory(tmp_path: Path) -> None:
+    """A black picture is the largest that so few bytes can hold, and no footage."""
+    path = tmp_path / "black.mp4"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=24, options={"preset": "superfast"})
+        stream.width = stream.height = 4800
+        stream.pix_fmt = "yuv420p"
+        frame = av.VideoFrame.from_ndarray(np.full((7200, 4800), 128, np.uint8), format="yuv420p")
+        container.mux([*stream.encode(frame), *stream.encode(None)])
+    bytes_held = path.stat().st_size
+    assert bytes_held * 4096 < 4800**2
+    with pytest.raises(
+        VideoError, match=f"declares frames of 4800x4800, which {bytes_held} bytes cannot hold; .*max_p"
+    ):
+        open_video(path)
+    assert len(open_video(path, max_pixels=4800**2)) == 1
