@@ -1,5 +1,6 @@
 """The command line as a person meets it: what works, and one line with a remedy for what does not."""
 
+import json
 import subprocess
 import sys
 
@@ -57,6 +58,20 @@ def test_points_are_carried(inputs, tmp_path):
     text = (tmp_path / "out" / "keypoints.csv").read_text()
     assert "0,nose,20.0,30.0,1" in text
     assert "3,tail,52.0,40.0,1" in text
+
+
+def test_a_damaged_video_is_refused_unless_it_is_allowed(data, tmp_path, capsys):
+    """Of the run it is then recorded what is damaged, and corrections find the same frames again."""
+    video, first, folder = data / "damaged" / "oneflip.avi", tmp_path / "first.png", tmp_path / "out"
+    mask = np.zeros((64, 96), np.uint8)
+    mask[20:40, 30:60] = 1
+    Image.fromarray(mask).save(first)
+    words = ["propagate", str(video), str(first), "-o", str(folder), "--encoder", "rgb"]
+    assert "oneflip.avi is damaged: only 23 of its 24 frames are there" in refused(capsys, *words)
+    assert main([*words, "--allow-damaged"]) == 0
+    record = json.loads((folder / "run.json").read_text())
+    assert (record["video"]["frames"], record["video"]["damage"]) == (23, "only 23 of its 24 frames are there")
+    assert main(["correct", str(folder), f"12={first}"]) == 0
 
 
 def test_a_box_and_stripes_start_without_a_mask(inputs, tmp_path):

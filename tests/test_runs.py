@@ -104,6 +104,7 @@ def test_run_json_says_what_was_done(finished, world):
     record = json.loads((finished / "run.json").read_text())
     assert record["status"] == "finished"
     assert record["video"]["frames"] == 12
+    assert record["video"]["damage"] is None
     assert record["config"]["window_px"] == 32
     assert len(record["video"]["sha256"]) == len(record["encoder"]["sha256"]) == 64
 

@@ -11,7 +11,7 @@ import pytest
 from coded_footage import code_of, write_footage
 
 from timecycle.errors import VideoError
-from timecycle.video import Video, open_video
+from timecycle.video import Video, decoder, open_video
 from timecycle.video.ffmpeg_log import listening
 from timecycle.video.matroska_file import walk_matroska
 from timecycle.video.mp4_file import walk_mp4
@@ -188,19 +188,16 @@ def test_only_what_the_own_thread_causes_is_heard() -> None:
     assert [message[1:] for message in messages] == [("own", "of this one")]
 
 
-def test_a_header_cannot_make_a_small_file_take_much_memory(tmp_path: Path) -> None:
-    """A black picture is the largest that so few bytes can hold, and no footage."""
-    path = tmp_path / "black.mp4"
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=24, options={"preset": "superfast"})
-        stream.width = stream.height = 4800
-        stream.pix_fmt = "yuv420p"
-        frame = av.VideoFrame.from_ndarray(np.full((7200, 4800), 128, np.uint8), format="yuv420p")
-        container.mux([*stream.encode(frame), *stream.encode(None)])
+def test_a_size_that_so_few_bytes_cannot_hold_is_refused_before_decoding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_footage(tmp_path / "a.mp4", count=1)
+    monkeypatch.setattr(decoder, "_ALWAYS_CREDIBLE", 64 * 48 - 1)
+    assert len(open_video(path)) == 1
+    monkeypatch.setattr(decoder, "_PIXELS_PER_BYTE", 0.001)
     bytes_held = path.stat().st_size
-    assert bytes_held * 4096 < 4800**2
     with pytest.raises(
-        VideoError, match=f"declares frames of 4800x4800, which {bytes_held} bytes cannot hold; .*max_p"
+        VideoError, match=f"declares frames of 64x48, which {bytes_held} bytes cannot hold; .*max_pixels"
     ):
         open_video(path)
-    assert len(open_video(path, max_pixels=4800**2)) == 1
+    assert len(open_video(path, max_pixels=64 * 48)) == 1

@@ -9,6 +9,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _MOST_READ = 256 << 20  # bytes of one box; tables of a day at 60 frames a second have less
+_BESIDE_FRAGMENTS = frozenset(
+    {
+        b"moof",
+        b"mdat",
+        b"styp",
+        b"sidx",
+        b"ssix",
+        b"emsg",
+        b"prft",
+        b"mfra",
+        b"free",
+        b"skip",
+        b"uuid",
+        b"meta",
+        b"moov",
+    }
+)
 _IN_FRAGMENT = frozenset({b"mfhd", b"traf", b"free", b"skip", b"uuid", b"meta", b"pssh"})
 _IN_TRACK_FRAGMENT = frozenset(
     {
@@ -62,7 +79,9 @@ def walk_mp4(path: Path) -> Mp4File:
             if size == 1:
                 size = int.from_bytes(head[8:], "big")
             size = size or end - at
-            if size < 8:
+            if fragmented and kind not in _BESIDE_FRAGMENTS and any(head[:8]):
+                found.damage = f"there is no box {kind!r} (at byte {at})"
+            if size < 8 or found.damage is not None:
                 break
             if kind in {b"moov", b"moof"} and size <= _MOST_READ:
                 file.seek(at + 8)
