@@ -10,7 +10,7 @@ from timecycle.video.ffmpeg_log import Message
 _HARMLESS = ("chapter", "mmco: unref short failure", "exceeds max (probably corrupt", "SEI type", "APP fields", "udta")
 
 # Of the many warnings, which mostly tell of unusual but whole files, those that tell of a loss.
-_GRAVE = ("Packet corrupt", "broken or empty index", "sync lost", "Packet mismatch", "truncat", "CRC", "checksum")
+_GRAVE = ("Packet corrupt", "broken or empty index", "sync lost", "Packet mismatch", "truncated", "CRC", "checksum")
 
 
 def damage_in(messages: Sequence[Message], *, speakers: Sequence[str]) -> str | None:
