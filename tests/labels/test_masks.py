@@ -16,6 +16,7 @@ from timecycle.labels.edges import edges_of, hardened
 from timecycle.labels.mask_file import colours_in, read_mask_files
 from timecycle.labels.masks import Masks, MaskSpace
 from timecycle.labels.palette import colour_of, palette, voc_palette
+from timecycle.labels.reading import read_labels
 
 HEIGHT, WIDTH = 120, 160
 
@@ -224,6 +225,34 @@ def test_other_colours_are_numbered_the_same_in_all_files_read_together(tmp_path
     assert Masks.read(second, colours=colours).ids[10, 10] == 2
     assert Masks.read(second, colours=colours).ids[10, 60] == 1
     assert np.unique(Masks.read(first).ids).tolist() == [0, 1]
+
+
+def two_colours_file(tmp_path, one, other):
+    pixels = np.zeros((30, 30, 3), np.uint8)
+    pixels[5:15, 5:15], pixels[18:28, 5:25] = one, other
+    return saved(tmp_path, Image.fromarray(pixels))
+
+
+def test_which_object_each_colour_became_is_said(tmp_path, caplog):
+    path = two_colours_file(tmp_path, (0, 255, 0), (0, 0, 255))
+    assert Masks.read(path).colours == {0x0000FF: 1, 0x00FF00: 2}
+    table = "object 1 is blue (0,0,255), 2 is green (0,255,0)"
+    assert caplog.messages == [f"note: {path}: {table}"]
+    caplog.clear()
+    read_labels([path])
+    assert caplog.messages == [f"note: {path}: {table}"]
+
+
+def test_colours_of_a_known_palette_are_not_explained(tmp_path, caplog):
+    read_labels([two_colours_file(tmp_path, (128, 0, 0), (0, 128, 0))])
+    assert not caplog.messages
+
+
+def test_a_colour_of_our_palette_keeps_its_id_among_others(tmp_path):
+    """Label files show object 2 in it, so no other object may mean it."""
+    path = two_colours_file(tmp_path, (0, 0, 1), tuple(palette()[2]))
+    assert np.unique(Masks.read(path).ids).tolist() == [0, 1, 2]
+    assert Masks.read(path).ids[20, 10] == 2
 
 
 def test_white_on_black_in_colour_is_one_object(tmp_path):

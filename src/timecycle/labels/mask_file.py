@@ -1,9 +1,10 @@
 """Object ids from an image file and into one: palette and grey values are ids, colours become ids by a fixed rule."""
 
 import zlib
-from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +15,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from timecycle.errors import LabelError
 from timecycle.files import atomic_write
+from timecycle.labels.colour_names import colours_in_words
 from timecycle.labels.edges import Pixels, edges_of, hardened, is_soft_in_places
 from timecycle.labels.image import open_image
 from timecycle.labels.notes import files_in_words, note
@@ -30,12 +32,16 @@ _OURS = "timecycle-ids"  # in a grey PNG: the checksum of its ids, so that what 
 
 @dataclass(frozen=True, eq=False)
 class MaskFile:
-    """What a mask file holds; `coloured` where its ids only number colours and do not say which object is meant."""
+    """What a mask file holds; `coloured` where its ids only number colours and do not say which object is meant.
+
+    `colours` are those that stand for ids (0xRRGGBB), where the file shows objects as colours.
+    """
 
     path: Path
     ids: UInt16[np.ndarray, "height width"]
     coloured: bool = False
     remark: str = ""
+    colours: Mapping[int, int] = field(default_factory=dict)
 
 
 def read_mask_files(paths: Sequence[str | Path], *, colours: Sequence[int] = ()) -> list[MaskFile]:
@@ -45,6 +51,14 @@ def read_mask_files(paths: Sequence[str | Path], *, colours: Sequence[int] = ())
         same = [file.path for file in files if file.remark == remark]
         note(f"{files_in_words(same)} {'has' if len(same) == 1 else 'have'} {remark}")
     return files
+
+
+def note_numbers(files: Iterable[MaskFile]) -> None:
+    """Say which object each colour became, where that was for us to choose."""
+    files = [file for file in files if file.coloured and file.colours]
+    table = {code: i for file in files for code, i in file.colours.items()}
+    if table:
+        note(f"{files_in_words([file.path for file in files])}: {colours_in_words(table)}")
 
 
 def write_ids(path: str | Path, ids: UInt16[np.ndarray, "height width"], *, deep: bool, grey: bool) -> None:
@@ -66,8 +80,9 @@ def write_ids(path: str | Path, ids: UInt16[np.ndarray, "height width"], *, deep
 def colours_in(paths: Iterable[Path]) -> tuple[int, ...]:
     """The colours (0xRRGGBB) of RGB masks that are in no palette we know, in a fixed order.
 
-    They are numbered 1, 2, ... in this order. Files read together must be numbered together, or the same colour
-    would mean one object in one file and another in the next.
+    They are numbered 1, 2, ... in this order: by red, then green, then blue. A colour of our own palette among them
+    keeps its id. Files read together must be numbered together, or the same colour would mean one object in one file
+    and another in the next.
     """
     found: set[int] = set()
     numbered: Path | None = None
@@ -121,7 +136,7 @@ def _read_colours(path: Path, rgba: UInt8[np.ndarray, "height width 4"], colours
     table = _palette_of(found)
     own = bool(colours) or table is None
     if colours or table is None:
-        table = {0: 0} | {code: 1 + i for i, code in enumerate(colours or sorted(found - {0}))}
+        table = {0: 0} | _numbered(colours or found - {0})
     strange = sorted(found - set(table))
     if strange:
         raise LabelError(
@@ -129,7 +144,15 @@ def _read_colours(path: Path, rgba: UInt8[np.ndarray, "height width 4"], colours
             remedy="read masks that belong together with colours=colours_in(all of them)",
         )
     ids = np.array([table[int(value)] for value in values], np.uint16)[inverse.reshape(codes.shape)]
-    return MaskFile(path, ids, own or remark == _BLACK, remark)
+    meaning = {code: table[code] for code in sorted(found - {0})} if remark != _BLACK else {}
+    return MaskFile(path, ids, own or remark == _BLACK, remark, meaning)
+
+
+def _numbered(colours: Iterable[int]) -> dict[int, int]:
+    """Ids of colours that are in no palette together; those of our palette keep theirs, as label files show them so."""
+    own = {code: i for code, i in _palette_ids("own").items() if code in set(colours)}
+    free = (i for i in count(1) if i not in own.values())
+    return own | {code: next(free) for code in sorted(set(colours) - own.keys())}
 
 
 def _meant(path: Path, pixels: Pixels) -> tuple[Pixels, str]:

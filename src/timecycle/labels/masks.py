@@ -1,7 +1,7 @@
 """Instance masks: an object id per pixel, 0 for the background. Ids are kept exactly, up to 65535."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from timecycle.errors import LabelError
 from timecycle.grid import Grid
-from timecycle.labels.mask_file import MaskFile, read_mask_files, write_ids
+from timecycle.labels.mask_file import MaskFile, note_numbers, read_mask_files, write_ids
 from timecycle.labels.soft import Extent, SoftMap, pool, upsample_argmax
 from timecycle.labels.space import Labels, Presence, listed, nearest
 
@@ -33,6 +33,7 @@ class Masks(Labels):
     deep: bool = False  # write 16 bits even where all ids of this frame fit in 8: one run, one kind of file
     path: Path | None = field(default=None, repr=False, compare=False)  # the file they were read from, to name it
     coloured: bool = field(default=False, repr=False, compare=False)  # ids only number colours (see mask_file.py)
+    colours: Mapping[int, int] = field(default_factory=dict, repr=False, compare=False)  # (0xRRGGBB) that became ids
     kind: ClassVar[str] = "masks"
     suffix: ClassVar[str] = ".png"
 
@@ -75,12 +76,14 @@ class Masks(Labels):
     def read(cls, path: str | Path, *, colours: Sequence[int] = ()) -> "Masks":
         """Masks from an image: palette and grey values are the ids; colours become ids by `colours_in`'s rule."""
         (file,) = read_mask_files([path], colours=colours)
+        if not colours and len(file.colours) > 1:
+            note_numbers([file])
         return cls.of_file(file)
 
     @classmethod
     def of_file(cls, file: MaskFile) -> "Masks":
         """Masks that remember the file they came from."""
-        return cls(file.ids, path=file.path, coloured=file.coloured)
+        return cls(file.ids, path=file.path, coloured=file.coloured, colours=file.colours)
 
     def write(self, path: str | Path, *, grey: bool = False) -> None:
         """Write a palette PNG or, with `grey`, a plain grey one; always 16-bit grey where an id is above 255."""

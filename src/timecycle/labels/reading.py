@@ -12,7 +12,7 @@ from timecycle.labels.coordinates import Coordinates
 from timecycle.labels.file import check_label_file
 from timecycle.labels.fitting import is_proportional, note_two_whites, other_size
 from timecycle.labels.keypoints import Keypoints, read_keypoints
-from timecycle.labels.mask_file import colours_in, read_mask_files
+from timecycle.labels.mask_file import colours_in, note_numbers, read_mask_files
 from timecycle.labels.masks import Masks
 from timecycle.labels.parts import Parts
 from timecycle.labels.space import Labels
@@ -43,12 +43,14 @@ def read_labels(
     complete: bool = False,
     numbers: Sequence[int] | None = None,
     size: tuple[int, int] | None = None,
+    together: bool = True,
 ) -> dict[int, Labels]:
     """Labels by the index of their frame. Without a kind, CSV files are keypoints and images are masks.
 
     `complete`: masks and parts show every object of their frame (see Masks). `numbers` are those of the video's frames
     (`Video.numbers`), by which files, arguments and tables name them; a bare file belongs to the first frame. With the
     `size` (height, width) of the frames, images that cannot belong to them are refused before their pixels are read.
+    Masks are read `together`, so that a colour is one object in all of them, unless a run says what colours mean.
     """
     if arguments and all(str(argument).lower().endswith(".csv") for argument in arguments):
         return dict(_read_points([Path(argument) for argument in arguments], numbers))
@@ -61,10 +63,12 @@ def read_labels(
     if size is not None:
         _check_sizes(files, size, numbers)
     if kind == Masks.kind:
-        colours = colours_in(files.values())
+        colours = colours_in(files.values()) if together else ()
         read = read_mask_files(list(files.values()), colours=colours)
         masks = {index: Masks.of_file(file) for index, file in zip(files, read, strict=True)}
-        note_two_whites(masks)
+        if together:
+            note_numbers(read)
+            note_two_whites(masks)
         return {index: dataclasses.replace(m, complete=complete) for index, m in masks.items()}
     if kind == Parts.kind:
         parts = {index: Parts.read(path) for index, path in files.items()}
