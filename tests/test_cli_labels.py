@@ -89,7 +89,35 @@ def test_a_correction_saved_with_another_value_is_of_the_runs_only_object(here, 
     caplog.clear()
     assert main(["correct", "out", "5=empty.png"]) == 0
     assert not ids_of(here / "out", 5).any()
-    assert caplog.messages == ["note: nothing is annotated on frame 5: object 255 is absent there"]
+    (said,) = caplog.messages
+    assert said.startswith("note: nothing is annotated on frame 5: object 255 is absent there; if that is not meant")
+
+
+def test_corrections_saved_in_different_ways_are_given_together(here, world, caplog):
+    assert main(["propagate", "dog.mp4", "white.png", "-o", "out", *QUICK]) == 0
+    Image.open("white.png").convert("RGB").save("rgb.png")
+    assert main(["correct", "out", "4=ones.png", "1=rgb.png"]) == 0
+    assert np.array_equal(ids_of(here / "out", 4), np.where(world.mask(4) == 1, 255, 0))
+    assert np.array_equal(ids_of(here / "out", 1), np.where(world.mask(0) == 1, 255, 0))
+    assert "two objects" not in caplog.text
+    assert "object 1 is" not in caplog.text
+
+
+def test_the_colours_a_run_was_begun_with_mean_the_same_in_corrections(here, world, caplog):
+    colours = np.array([(0, 0, 0), (0, 250, 0), (0, 0, 250)], np.uint8)
+    masks = {index: np.where(world.mask(index) < 3, world.mask(index), 0) for index in (0, 4)}
+    for index, mask in masks.items():
+        Image.fromarray(colours[mask]).save(f"rgb{index}.png")
+    assert main(["propagate", "dog.mp4", "rgb0.png", "-o", "out", *QUICK]) == 0
+    assert caplog.messages == ["note: rgb0.png: object 1 is blue (0,0,250), 2 is green (0,250,0)"]
+    swapped = np.array([0, 2, 1], np.uint16)
+    assert np.array_equal(ids_of(here / "out", 0), swapped[masks[0]])
+    caplog.clear()
+    Image.fromarray(colours[np.where(masks[4] == 1, 1, 0)]).save("green.png")
+    assert main(["correct", "out", "3=green.png", "4=rgb4.png"]) == 0
+    assert np.array_equal(ids_of(here / "out", 4), swapped[masks[4]])
+    assert np.array_equal(ids_of(here / "out", 3) == 2, masks[4] == 1)
+    assert not caplog.messages
 
 
 def test_a_correction_that_could_be_any_of_several_objects_is_asked_about(here, world, capsys):

@@ -6,6 +6,7 @@ Nothing in it is followed elsewhere, and what run.json says is held against what
 import json
 import math
 import os
+import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -136,6 +137,14 @@ def _is_video(value: Any) -> bool:
     return _table(name=str, sha256=str, **dict.fromkeys(sizes, int))(value) and all(value[name] > 0 for name in sizes)
 
 
+def _is_colours(value: Any) -> bool:
+    """Object ids by colour, as #rrggbb."""
+    return isinstance(value, dict) and all(
+        re.fullmatch("#[0-9a-f]{6}", code) and _is(identity, int) and 1 <= identity <= 65535
+        for code, identity in value.items()
+    )
+
+
 _origin = _table(video=str, fps=float | None, encoder=str, device=Device, precision=PrecisionChoice)
 _outputs = _table(label_files=LabelFiles)
 
@@ -147,6 +156,7 @@ _PARTS: dict[str, Callable[[Any], bool]] = {
     "config": lambda value: isinstance(value, dict),
     "trust": lambda value: value is None or isinstance(value, dict),
     "names": lambda value: value is None or _texts(value),
+    "colours": lambda value: value is None or _is_colours(value),
     "outputs": lambda value: value is None or _outputs(value),
     "origin": lambda value: value is None or _origin(value),
     "corrections": lambda value: value is None or (_is(value, int) and value >= 0),

@@ -198,7 +198,7 @@ def _open_record(folder: Path, task: Task, *, resume: bool, overwrite: bool) -> 
     """The run's record, new or taken up again; refuses to mix two runs or to lose a finished one."""
     # Through JSON at once: what cannot be recorded must fail before anything is cleared.
     origin = {"origin": dataclasses.asdict(task.origin) if task.origin else None}
-    about = {"status": "running", "timecycle": __version__, **origin}
+    about = {"status": "running", "timecycle": __version__, **origin, **_colours_record(task.labels.values())}
     fresh: dict[str, Any] = json.loads(json.dumps(task.identity() | about))
     refuse_links(folder)
     others = [item for item in folder.iterdir() if item.name != ".lock"]
@@ -410,6 +410,21 @@ def annotation_sha256(labels: Labels) -> str:
         value = getattr(labels, part.name)
         digest.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
     return digest.hexdigest()
+
+
+def _colours_record(labels: Iterable[Labels]) -> dict[str, Any]:
+    """What run.json says of colours that only this run's annotations give a meaning, so that corrections may use them.
+
+    Outside of what a run is compared by: it follows from the annotations.
+    """
+    numbered = [mask for mask in labels if isinstance(mask, Masks) and mask.coloured]
+    table = {f"#{code:06x}": identity for mask in numbered for code, identity in mask.colours.items()}
+    return {"colours": dict(sorted(table.items()))} if table else {}
+
+
+def colours_of(record: Mapping[str, Any]) -> dict[int, int]:
+    """The ids of the colours (0xRRGGBB) in which the objects of a run were annotated."""
+    return {int(code.removeprefix("#"), 16): int(identity) for code, identity in record.get("colours", {}).items()}
 
 
 def annotations_record(

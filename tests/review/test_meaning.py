@@ -6,6 +6,7 @@ from PIL import Image
 
 from timecycle.errors import LabelError
 from timecycle.labels import Keypoints, Masks
+from timecycle.labels.palette import palette
 from timecycle.review.meaning import as_in_run
 
 
@@ -14,9 +15,10 @@ def mask(*ids):
     return Masks.of(np.array([[0, *ids]] * 3))
 
 
-def meant(labels, *run, object_id=None):
+def meant(labels, *run, object_id=None, colours=None):
     """What a correction of frame 5 means in a run whose frame 0 shows these ids."""
-    return as_in_run({5: labels}, lambda _: mask(*run), [0], range(9), object_id=object_id)[5]
+    known = {0: mask(*run), 5: mask(0)}
+    return as_in_run({5: labels}, known.get, [0], range(9), object_id=object_id, colours=colours)[5]
 
 
 def coloured(tmp_path, *colours):
@@ -24,6 +26,10 @@ def coloured(tmp_path, *colours):
     pixels[:, 1:] = colours
     Image.fromarray(pixels).save(tmp_path / "drawing.png")
     return Masks.read(tmp_path / "drawing.png")
+
+
+PINK, LIGHT_BLUE = (tuple(int(value) for value in palette()[i]) for i in (1, 2))
+WHITE, RED, GREEN, BLUE = (255, 255, 255), (255, 0, 0), (0, 255, 0), (0, 0, 255)
 
 
 @pytest.mark.parametrize("value", [1, 2, 128, 255])
@@ -35,6 +41,26 @@ def test_where_a_run_has_one_object_any_two_tone_mask_means_it(caplog, value):
 def test_a_mask_in_a_colour_of_its_own_means_the_only_object_too(tmp_path, caplog):
     assert meant(coloured(tmp_path, (255, 255, 255)), 255).ids.tolist() == [[0, 255]] * 3
     assert "drawing.png is read as object 255" in caplog.text
+
+
+@pytest.mark.parametrize("brushes", [(RED,), (PINK, WHITE), (WHITE, BLUE), (PINK, RED, WHITE)])
+def test_where_a_run_has_one_object_every_brush_means_it(tmp_path, caplog, brushes):
+    """Its own colour as the label file shows it, mixed with another, too."""
+    assert meant(coloured(tmp_path, *brushes), 1).ids.tolist() == [[0] + [1] * len(brushes)] * 3
+    assert "drawing.png is read as object 1, the only one of the run" in caplog.text
+
+
+def test_colours_of_the_label_files_are_known_beside_those_the_run_was_begun_with(tmp_path, caplog):
+    begun = {0x0000FF: 1, 0x00FF00: 2}
+    for brushes, ids in (((GREEN,), [2]), ((GREEN, BLUE), [2, 1]), ((LIGHT_BLUE,), [2]), ((PINK, GREEN), [1, 2])):
+        assert meant(coloured(tmp_path, *brushes), 1, 2, colours=begun).ids.tolist() == [[0, *ids]] * 3
+    assert "is read as" not in caplog.text
+
+
+def test_colours_the_run_was_begun_with_mean_the_same_though_a_palette_has_them(tmp_path):
+    """Dark green alone is object 2 of the VOC palette."""
+    begun = {0x008000: 1, 0xFFFFFF: 2}
+    assert meant(coloured(tmp_path, (0, 128, 0)), 1, 2, colours=begun).ids.tolist() == [[0, 1]] * 3
 
 
 @pytest.mark.parametrize("ids", [(77,), (77, 3)])
@@ -50,10 +76,18 @@ def test_where_a_run_has_several_objects_another_value_is_asked_about():
 
 def test_where_a_run_has_several_objects_a_colour_is_asked_about(tmp_path):
     """White would be numbered 1, as if it were the run's object 1."""
-    with pytest.raises(LabelError, match=r"drawing\.png shows an object as a colour of its own"):
-        meant(coloured(tmp_path, (255, 255, 255)), 1, 2)
-    with pytest.raises(LabelError, match=r"drawing\.png shows objects as colours of its own"):
-        meant(coloured(tmp_path, (255, 255, 255), (9, 9, 200)), 1, 2)
+    for brushes in ((WHITE,), (WHITE, PINK)):
+        with pytest.raises(LabelError) as caught:
+            meant(coloured(tmp_path, *brushes), 1, 2)
+        assert caught.value.problem.endswith(
+            "drawing.png has the colour white (255,255,255), which is none of the run's objects: "
+            "object 1 is pink (238,51,119), 2 is light blue (51,187,238)"
+        )
+        assert "on a copy" in caught.value.remedy
+        assert "review/" in caught.value.remedy
+        assert ("--object 1" in caught.value.remedy) == (len(brushes) == 1)
+    with pytest.raises(LabelError, match="shows more than one object, of which --object 2 names one"):
+        meant(coloured(tmp_path, WHITE, BLUE), 1, 2, object_id=2)
 
 
 def test_several_values_of_which_the_run_has_none_are_asked_about():
@@ -69,10 +103,11 @@ def test_a_mask_shows_the_object_that_is_named_be_it_new(tmp_path, object_id):
 
 def test_an_empty_mask_means_that_the_objects_are_absent(caplog):
     assert meant(mask(0), 1).complete
-    assert caplog.messages == ["note: nothing is annotated on frame 5: object 1 is absent there"]
+    undo = "if that is not meant, take it back with --undo"
+    assert caplog.messages[0] == f"note: nothing is annotated on frame 5: object 1 is absent there; {undo}"
     caplog.clear()
     assert meant(mask(0), 1, 2).complete
-    assert caplog.messages == ["note: nothing is annotated on frame 5: objects 1, 2 are absent there"]
+    assert caplog.messages[0] == f"note: nothing is annotated on frame 5: objects 1, 2 are absent there; {undo}"
 
 
 def test_a_correction_may_not_take_the_last_object_away():

@@ -132,6 +132,8 @@ def test_checking_finishes_nobodys_correction(out):
         {"config": []},
         {"trust": {"least": "much"}},
         {"names": {"1": 7}},
+        {"colours": {"blue": 1}},
+        {"colours": {"#0000ff": 0}},
         {"outputs": {"label_files": "pickle"}},
         {"origin": "elsewhere"},
         {"origin": {"video": 3, "fps": None, "encoder": "rgb", "device": "auto", "precision": "fp32"}},

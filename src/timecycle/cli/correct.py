@@ -30,7 +30,7 @@ class Correct:
 
     folder: Annotated[Positional[Path], arg(metavar="OUT", help="what `timecycle propagate ... -o OUT` wrote")]
     labels: Annotated[
-        Positional[tuple[str, ...]], arg(metavar="INDEX=LABELS ...", help="frames drawn anew; for points a CSV")
+        Positional[tuple[str, ...]], arg(metavar="FRAME=LABELS ...", help="frames drawn anew; for points a CSV")
     ] = ()
     complete: Annotated[bool, arg(help="the drawing shows every object: one that is not drawn is not there")] = False
     object: Annotated[
@@ -55,7 +55,7 @@ class Correct:
         elif not all(numbered):
             raise LabelError("a drawing does not say which frame it is of", remedy=_REMEDY)
         numbers = frame_numbers(self.folder)
-        drawn = read_labels(self.labels, kind=kind, complete=self.complete, numbers=numbers)
+        drawn = read_labels(self.labels, kind=kind, complete=self.complete, numbers=numbers, together=False)
         with progress("correcting") as show:
             done = correct(self.folder, drawn, object_id=self.object, progress=show)
         for one in done:

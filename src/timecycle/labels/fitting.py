@@ -46,16 +46,21 @@ def refuse_empty(labels: Mapping[int, Labels], numbers: Sequence[int] | None = N
 
 
 def absent_where_empty(
-    labels: Mapping[int, Labels], objects: Iterable[str], numbers: Sequence[int] | None = None
+    labels: Mapping[int, Labels],
+    objects: Iterable[str],
+    numbers: Sequence[int] | None = None,
+    *,
+    or_else: str = "",
 ) -> dict[int, Labels]:
-    """Take a mask on which nothing is annotated to mean that no object is on its frame, and say so."""
+    """Take a mask on which nothing is annotated to mean that no object is on its frame, and say so; `or_else` says what
+    to do if it is not."""
     said = {index: given for index, given in labels.items() if isinstance(given, Masks | Parts) and given.is_empty()}
     empty = [index for index, given in said.items() if not given.complete]
     if empty:
         names = ", ".join(objects)
         note(
             f"nothing is annotated on {frames_in_words(_called(index, numbers) for index in empty)}: "
-            f"object{'s' if ',' in names else ''} {names} {'are' if ',' in names else 'is'} absent there"
+            f"object{'s' if ',' in names else ''} {names} {'are' if ',' in names else 'is'} absent there{or_else}"
         )
     return {index: complete(given) if index in empty else given for index, given in labels.items()}
 

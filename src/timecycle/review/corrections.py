@@ -57,7 +57,7 @@ from timecycle.review.judged import read_objects, read_run
 from timecycle.review.meaning import as_in_run
 from timecycle.review.redraw import Draw, Redraw
 from timecycle.run_record import RECORD, read_settings, refuse_links
-from timecycle.runs import ONE_FRAME_KINDS, Progress, annotation_sha256, annotations_record
+from timecycle.runs import ONE_FRAME_KINDS, Progress, annotation_sha256, annotations_record, colours_of
 from timecycle.video import Video, open_video
 
 _HISTORY = "history"
@@ -108,7 +108,9 @@ def correct(
             fitted = fit_labels(sources.video, corrections)
             _check_kind(folder, record, corrections)
             known = partial(_known, folder, record, sources.video.numbers)
-            meant = as_in_run(fitted, known, record["labels"]["frames"], sources.video.numbers, object_id=object_id)
+            annotated, numbers = record["labels"]["frames"], sources.video.numbers
+            colours = colours_of(record)
+            meant = as_in_run(fitted, known, annotated, numbers, object_id=object_id, colours=colours)
             return _correct(folder, record, meant, sources, progress)
 
 
