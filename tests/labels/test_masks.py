@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image, ImageDraw, ImageFilter
+from PIL import Image, ImageDraw, ImageFilter, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
 from timecycle.errors import LabelError
@@ -425,6 +425,43 @@ def test_a_black_shape_on_a_transparent_ground_is_the_object(tmp_path, caplog, m
     assert [record.getMessage() for record in caplog.records] == [
         f"note: {path} has an opaque black shape on a transparent ground: the shape is read as the object"
     ]
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA", "1"])
+def test_a_black_shape_on_a_white_ground_is_the_object(tmp_path, caplog, mode):
+    shape = drawn(disc)
+    inverted = saved(tmp_path, ImageOps.invert(shape).convert(mode), "inverted.png")
+    assert np.array_equal(Masks.read(inverted).ids, Masks.read(saved(tmp_path, shape.convert(mode))).ids)
+    assert caplog.messages == [f"note: {inverted} has a black shape on a white ground: the shape is read as the object"]
+
+
+def test_a_soft_black_shape_on_a_white_ground_is_the_object(tmp_path, caplog):
+    soft = drawn(disc, finer=4)
+    ids = Masks.read(saved(tmp_path, ImageOps.invert(soft))).ids > 0
+    assert 0.9 < ids.sum() / np.count_nonzero(drawn(disc)) < 1.1
+    assert "black shape on a white ground" in caplog.text
+
+
+def test_an_object_that_fills_the_frame_is_unaffected(tmp_path, caplog):
+    assert (Masks.read(saved(tmp_path, Image.new("L", (30, 20), 255))).ids == 255).all()
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("dark", [(0, 0, 10, 10), (5, 0, 9, 19)])
+def test_an_object_at_all_borders_with_dark_parts_among_them_is_kept_with_a_note(tmp_path, caplog, dark):
+    image = Image.new("L", (30, 20), 255)
+    ImageDraw.Draw(image).rectangle(dark, fill=0)
+    assert np.array_equal(Masks.read(saved(tmp_path, image)).ids, np.array(image))
+    assert "covers most of the picture and touches all four borders" in caplog.text
+    assert "if the dark part is the object, invert the mask" in caplog.text
+
+
+def test_a_large_hole_is_a_hole(tmp_path, caplog):
+    """A frame around the picture: less than half of it is white."""
+    image = Image.new("L", (30, 20), 255)
+    ImageDraw.Draw(image).rectangle((2, 2, 27, 17), fill=0)
+    assert np.array_equal(Masks.read(saved(tmp_path, image)).ids, np.array(image))
+    assert not caplog.messages
 
 
 def test_black_beside_colours_and_transparency_is_background_with_a_note(tmp_path, caplog):

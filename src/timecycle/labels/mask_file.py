@@ -24,6 +24,11 @@ from timecycle.labels.palette import palette, voc_palette
 # What was understood from a file that could be read in more than one way.
 _SOFT = "soft edges: a pixel belongs to the object where at least half of it does"
 _BLACK = "an opaque black shape on a transparent ground: the shape is read as the object"
+_ON_WHITE = "a black shape on a white ground: the shape is read as the object"
+_WIDE = (
+    "a white part that covers most of the picture and touches all four borders: it is read as the object; "
+    "if the dark part is the object, invert the mask"
+)
 _BLACK_GROUND = "black beside transparent pixels: both are read as background, so draw objects in other colours"
 
 _COLOUR_MODES = ("RGB", "RGBA", "PA", "CMYK", "YCbCr", "LAB", "HSV")
@@ -109,8 +114,11 @@ def _read(path: Path, colours: Sequence[int]) -> MaskFile:
                 f"{path} is a JPEG, whose compression invents values around every outline",
                 remedy="save the mask as a PNG",
             )
-        if image.mode in ("P", "1"):
+        if image.mode == "P":
             return MaskFile(path, np.array(image).astype(np.uint16))
+        if image.mode == "1":
+            bits, remark = _meant(path, np.array(image.convert("L"))[..., None])
+            return MaskFile(path, (bits[..., 0] > 0).astype(np.uint16), remark=remark)
         if image.mode in ("L", "LA"):
             grey = np.array(image).reshape(image.height, image.width, -1)
             if image.info.get(_OURS) == _checksum(grey[..., 0]):
@@ -158,6 +166,12 @@ def _numbered(colours: Iterable[int]) -> dict[int, int]:
 def _meant(path: Path, pixels: Pixels) -> tuple[Pixels, str]:
     """The pixels as they were meant, without soft edges and with a black shape as an object; and what to say of it."""
     pixels, remark = _hard(path, pixels)
+    ground = _white_ground(pixels)
+    if ground == _ON_WHITE:
+        pixels = pixels.copy()
+        pixels[..., : max(pixels.shape[-1] - 1, 1)] ^= 255
+    if ground:
+        return pixels, ground
     alpha = pixels[..., -1] if pixels.shape[-1] > 1 else np.full(pixels.shape[:2], 255, np.uint8)
     black = (alpha > 0) & (pixels[..., :-1] == 0).all(axis=-1)
     if (alpha > 0).all() or not black.any():
@@ -166,6 +180,21 @@ def _meant(path: Path, pixels: Pixels) -> tuple[Pixels, str]:
         return pixels, _BLACK_GROUND
     shape = np.array((1, 255) if pixels.shape[-1] == 2 else (*palette()[1], 255), np.uint8)
     return np.where(black[..., None], shape, 0).astype(np.uint8), _BLACK
+
+
+def _white_ground(pixels: Pixels) -> str:
+    """What to say where white may be the ground of a black and white picture, as it is in every paint program.
+
+    It is where it fills the whole border around less black: an object that does so has no hole.
+    """
+    values, alpha = pixels[..., : max(pixels.shape[-1] - 1, 1)], pixels[..., 1:][..., -1:]
+    white, black = ((values == value).all(axis=-1) for value in (255, 0))
+    if not ((white | black).all() and (alpha == 255).all()) or 2 * int(white.sum()) <= white.size or white.all():
+        return ""
+    sides = (white[0], white[-1], white[:, 0], white[:, -1])
+    if all(side.all() for side in sides):
+        return _ON_WHITE
+    return _WIDE if all(side.any() for side in sides) else ""
 
 
 def _hard(path: Path, pixels: Pixels) -> tuple[Pixels, str]:
