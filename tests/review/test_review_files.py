@@ -98,6 +98,25 @@ def test_an_edited_file_is_never_written_over_and_others_follow_the_queue(run, c
     assert not (run / "review" / f"{first[1].index:05d}.png").exists()
 
 
+def dead_links(run: Path) -> list[str]:
+    page = (run / "report.html").read_text() if (run / "report.html").exists() else ""
+    links = re.findall(r'href="([^"#]+)', page)
+    return [link for link in links if not (run / link).exists()]
+
+
+def test_no_page_links_to_what_a_later_check_removed(run, capsys):
+    best = check(run, count=1).queue[0]
+    assert main(["correct", str(run), f"{best.index}={run / 'review' / f'{best.index:05d}.png'}"]) == 0
+    assert not (run / "report.html").exists()
+    assert check(run, count=1).queue[0].index != best.index
+    mine = run / "review" / "00000.png"
+    mine.write_bytes(b"being edited")
+    assert main(["correct", str(run), "--undo"]) == 0
+    assert dead_links(run) == []
+    assert mine.exists()
+    assert f"timecycle check {shlex.quote(str(run))} says what to do next" in " ".join(capsys.readouterr().out.split())
+
+
 def test_points_are_edited_in_a_table_that_says_its_frame(clip, tmp_path):
     arguments = [str(clip / "clip.mp4"), str(clip / "0.csv"), "-o", str(tmp_path / "out")]
     assert main(["propagate", *arguments, *FAST]) == 0

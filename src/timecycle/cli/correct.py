@@ -1,6 +1,7 @@
 """`timecycle correct`"""
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,7 @@ class Correct:
             frames = [numbers[index] for index in undo(self.folder)]
             is_as = "is as it was" if len(frames) == 1 else "are as they were"
             out.print(f"{_named(frames)} {is_as} before the last correction")
+            out.print(f"timecycle check {_quoted(self.folder)} says what to do next")
             return
         kind = read_run(self.folder)["labels"]["kind"]
         numbered = [re.match(r"\d+=", label) for label in self.labels]
@@ -65,10 +67,14 @@ class Correct:
                 f"propagated again {numbers[one.first]}-{numbers[one.last]}, "
                 f"{len(changed)} frames changed{': ' + _ranges(changed) if changed else ''}"
             )
-        out.print(f"look at {self.folder / 'overlay.mp4'}; timecycle check {self.folder} says what to do next")
+        out.print(f"look at {self.folder / 'overlay.mp4'}; timecycle check {_quoted(self.folder)} says what to do next")
 
 
 _REMEDY = "write: timecycle correct OUT 43=drawing.png, for points OUT points.csv, or OUT --undo"
+
+
+def _quoted(folder: Path) -> str:
+    return shlex.quote(str(folder))
 
 
 def _named(frames: Sequence[int]) -> str:

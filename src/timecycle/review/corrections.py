@@ -361,7 +361,7 @@ def _read_entry(entry: Path) -> Correction:
 def _keep(folder: Path, corrected: Mapping[int, Objects], numbers: Sequence[int], kind: type[Labels]) -> Path:
     """Copy everything that corrections will replace into a new entry of the history."""
     entry = folder / _HISTORY / f"{len(_entries(folder)) + 1:04d}"
-    names = [*FILES, *REVIEW_FILES, RECORD]
+    names = [*FILES, RECORD]
     for number in numbers:
         names.append(f"labels/{label_path(Path(), number, kind).name}")
         names.append(f"confidence/{confidence_path(Path(), number).name}")
@@ -387,7 +387,9 @@ def _restore(folder: Path, entry: Path) -> list[int]:
                 file.unlink()
         for file in sorted((entry / place).glob("*")):
             copy_file(file, folder / place / file.name)
-    for name in (*REVIEW_FILES, *FILES):
+    for name in REVIEW_FILES:  # not put back: they link to files of review/, which follows the last `check`
+        (folder / name).unlink(missing_ok=True)
+    for name in FILES:
         if (entry / name).is_file():
             copy_file(entry / name, folder / name)
         else:
