@@ -15,6 +15,7 @@ from PIL import Image
 from clips import small_world
 from timecycle.cli.main import main
 from timecycle.labels import Keypoints, Masks
+from timecycle.labels.palette import palette
 from timecycle.review.check import check
 from timecycle.video import Size, VideoWriter, open_video
 
@@ -96,6 +97,24 @@ def test_an_edited_file_is_never_written_over_and_others_follow_the_queue(run, c
     assert mine.read_bytes() == b"being edited"
     assert "was edited and is left as it is" in " ".join(capsys.readouterr().err.split())
     assert not (run / "review" / f"{first[1].index:05d}.png").exists()
+
+
+def test_grey_label_files_are_painted_in_colours_and_read_back_right(clip, tmp_path):
+    out = tmp_path / "out"
+    arguments = [str(clip / "clip.mp4"), str(clip / "first.png"), "-o", str(out)]
+    assert main(["propagate", *arguments, *FAST, "--label-files", "grey"]) == 0
+    best = check(out, count=1).queue[0]
+    name = f"{best.index:05d}.png"
+    image = Image.open(out / "review" / name)
+    assert image.mode == "P"
+    assert image.getpalette()[:9] == palette()[:3].ravel().tolist()
+    edited = Masks.read(out / "labels" / name).ids.copy()
+    assert np.array_equal(Masks.read(out / "review" / name).ids, edited)
+    edited[:6, :6] = 2
+    Image.fromarray(palette()[edited]).save(out / "review" / name)  # RGB, as paint programs save it
+    assert main(["correct", str(out), f"{best.index}={out / 'review' / name}"]) == 0
+    assert Image.open(out / "labels" / name).mode == "L"
+    assert np.array_equal(Masks.read(out / "labels" / name).ids, edited)
 
 
 def dead_links(run: Path) -> list[str]:

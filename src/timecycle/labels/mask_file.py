@@ -1,5 +1,6 @@
 """Object ids from an image file and into one: palette and grey values are ids, colours become ids by a fixed rule."""
 
+import io
 import zlib
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -68,6 +69,12 @@ def note_numbers(files: Iterable[MaskFile]) -> None:
 
 def write_ids(path: str | Path, ids: UInt16[np.ndarray, "height width"], *, deep: bool, grey: bool) -> None:
     """Write a palette PNG, or a grey one: of 16 bits where it is `deep`, otherwise only where that is asked for."""
+    with atomic_write(path) as file:
+        file.write(ids_png(ids, deep=deep, grey=grey))
+
+
+def ids_png(ids: UInt16[np.ndarray, "height width"], *, deep: bool, grey: bool) -> bytes:
+    """What `write_ids` writes."""
     about = PngInfo()
     if deep:
         image = Image.fromarray(ids)
@@ -77,9 +84,10 @@ def write_ids(path: str | Path, ids: UInt16[np.ndarray, "height width"], *, deep
             about.add_text(_OURS, _checksum(ids))
         else:
             image.putpalette(palette().tobytes())
-    with atomic_write(path) as file:
-        # Level 1 compresses these flat images nearly as well as the default, several times faster.
-        image.save(file, format="PNG", compress_level=1, pnginfo=about)
+    file = io.BytesIO()
+    # Level 1 compresses these flat images nearly as well as the default, several times faster.
+    image.save(file, format="PNG", compress_level=1, pnginfo=about)
+    return file.getvalue()
 
 
 def colours_in(paths: Iterable[Path]) -> tuple[int, ...]:

@@ -14,7 +14,8 @@ from PIL import Image
 
 from timecycle.errors import TimecycleError
 from timecycle.files import atomic_write, make_folder, sha256, write_text
-from timecycle.labels import KINDS
+from timecycle.labels import KINDS, Masks
+from timecycle.labels.mask_file import ids_png
 from timecycle.outputs import label_path
 from timecycle.review.judged import Judged
 from timecycle.review.queue import Suggestion
@@ -61,7 +62,7 @@ def write_review_files(judged: Judged, queue: Sequence[Suggestion]) -> tuple[dic
                 picture = write(f"{one.frame_number:05d}.jpg", _jpeg(video, one.index))
             if judged.kind in EDITABLE:
                 source = label_path(judged.folder / "labels", one.frame_number, KINDS[judged.kind])
-                labels = write(source.name, source.read_bytes())
+                labels = write(source.name, _to_paint(source, judged))
             files[one.index] = ReviewFiles(picture, labels)
     finally:
         if video is not None:
@@ -96,6 +97,14 @@ def _video_of(judged: Judged) -> Video | None:
     except TimecycleError:
         return None
     return None
+
+
+def _to_paint(source: Path, judged: Judged) -> bytes:
+    """The labels of a frame as they are edited: in colours, also where the run's own files are grey."""
+    if judged.kind != Masks.kind or judged.record.get("outputs", {}).get("label_files") != "grey":
+        return source.read_bytes()
+    ids = Masks.read(source).ids
+    return source.read_bytes() if ids.max(initial=0) > 255 else ids_png(ids, deep=False, grey=False)
 
 
 def _jpeg(video: Video, index: int) -> bytes:
