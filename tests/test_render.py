@@ -116,6 +116,23 @@ def test_a_contact_sheet_shows_all_pictures():
     assert (sheet == 128).all(axis=-1).sum() == 5 * 40 * 60
 
 
+def test_arrows_and_lines_show_only_sure_matches_spread_over_the_picture():
+    start = np.stack(np.meshgrid(np.arange(6.0) * 8 + 4, np.arange(4.0) * 8 + 4), axis=-1)
+    none, one = np.zeros((4, 6), bool), np.zeros((4, 6), bool)
+    one[2, 3] = True
+    bare = match_lines(GREY, GREY, start, start, sure=none)
+    assert (bare[:, :60] == 128).all()
+    far = start.copy()
+    far[one] += 20
+    marked = match_lines(GREY, GREY, start, far, sure=one)
+    assert (marked[20, 28] != 128).any()
+    chosen = (match_lines(GREY, GREY, start, start, count=4)[:, :60] != 128).any(axis=-1)
+    quarters = [chosen[y : y + 20, x : x + 30].any() for y in (0, 20) for x in (0, 30)]
+    assert all(quarters)
+    flow = np.full((40, 60, 2), 5, np.float32)
+    assert (arrows(GREY, flow, sure=np.zeros((40, 60), bool)) == arrows(GREY, flow)[0, 0]).all()
+
+
 def test_arrows_and_lines_keep_the_size():
     flow = np.full((40, 60, 2), 5, np.float32)
     assert arrows(GREY, flow).shape == GREY.shape

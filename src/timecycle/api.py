@@ -157,13 +157,18 @@ def flow_to_folder(
     config: ConfigLike | None = None,
     overwrite: bool = False,
 ) -> Correspondence:
-    """Write flow.npy, warp.png, arrows.png and matches.png of the correspondence from `a` to `b`."""
+    """Write flow.npy, warp.png, arrows.png and matches.png of the correspondence from `a` to `b`.
+
+    The last two show only matches that are forward-backward consistent and move with those around them; flow.npy has
+    all.
+    """
     target = make_folder(Path(folder))
     for name in ("flow.npy", "warp.png", "arrows.png", "matches.png"):
         if (target / name).exists() and not overwrite:
             raise OutputError(
                 f"{target / name} is there already", remedy="choose another folder with -o, or pass --overwrite"
             )
+    encoder = as_encoder(encoder)
     found = correspond(a, b, encoder=encoder, config=config)
     image_a, image_b = _pixels(a), _pixels(b)
     with atomic_write(target / "flow.npy") as file:
@@ -175,8 +180,9 @@ def flow_to_folder(
             [Captioned(image_a, "A"), Captioned(warped, "B warped to A by the flow"), Captioned(image_b, "B")]
         ),
     )
-    save_picture(target / "arrows.png", arrows(image_a, found.flow))
-    save_picture(target / "matches.png", match_lines(image_a, image_b, found.start, found.end))
+    sure = flow.consistent(found, correspond(b, a, encoder=encoder, config=config))
+    save_picture(target / "arrows.png", arrows(image_a, found.flow, sure=flow.at_pixels(sure, found)))
+    save_picture(target / "matches.png", match_lines(image_a, image_b, found.start, found.end, sure=sure))
     return found
 
 

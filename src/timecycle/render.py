@@ -139,13 +139,22 @@ def _legend(legend: Mapping[str, RGB], width_px: int) -> Image.Image:
     return key
 
 
-def arrows(image: Picture, flow: Float[np.ndarray, "height width 2"], *, spacing_px: int = 24) -> Picture:
-    """The flow as arrows from where things are in A to where they are in B, coloured by direction."""
+def arrows(
+    image: Picture,
+    flow: Float[np.ndarray, "height width 2"],
+    *,
+    sure: Bool[np.ndarray, "height width"] | None = None,
+    spacing_px: int = 24,
+) -> Picture:
+    """The flow as arrows from where things are in A to where they are in B, coloured by direction; where it is not
+    `sure` there is none."""
     faded = Image.fromarray(_mixed(image, np.full_like(image, 255), np.float32(0.45)))
     pen = ImageDraw.Draw(faded)
     height, width, _ = image.shape
     for y in range(spacing_px // 2, height, spacing_px):
         for x in range(spacing_px // 2, width, spacing_px):
+            if sure is not None and not sure[y, x]:
+                continue
             dx, dy = flow[y, x]
             _arrow(pen, (x, y), (x + float(dx), y + float(dy)), _direction_colour(float(dx), float(dy)))
     return np.array(faded)
@@ -157,18 +166,21 @@ def match_lines(
     starts: Float[np.ndarray, "rows columns 2"],
     ends: Float[np.ndarray, "rows columns 2"],
     *,
+    sure: Bool[np.ndarray, "rows columns"] | None = None,
     count: int = 40,
 ) -> UInt8[np.ndarray, "h w 3"]:
-    """A beside B with lines between best matches, in the regions that move most (figure 8 of the paper)."""
+    """A beside B with lines between best matches, spread over A; only those that are `sure`, where that is known."""
     gap = 12
     height = max(a.shape[0], b.shape[0])
     canvas = Image.new("RGB", (a.shape[1] + gap + b.shape[1], height), _PAPER)
     canvas.paste(Image.fromarray(a), (0, 0))
     canvas.paste(Image.fromarray(b), (a.shape[1] + gap, 0))
     pen = ImageDraw.Draw(canvas)
+    known = np.ones(starts.shape[:2], bool) if sure is None else sure
     starts, ends = starts.reshape(-1, 2), ends.reshape(-1, 2)
-    for rank, cell in enumerate(_large_motion(starts, ends, count)):
-        hue = _hue(rank / max(count, 1))
+    for cell in _spread(starts, np.flatnonzero(known).tolist(), count):
+        # By where a line begins: neighbours have neighbouring colours, so one that goes astray is seen.
+        hue = _hue(0.9 * float(starts[cell, 0]) / a.shape[1])
         x0, y0 = starts[cell].tolist()
         x1, y1 = ends[cell].tolist()
         x1 += a.shape[1] + gap
@@ -280,17 +292,17 @@ def _mixed(image: Picture, paint: Picture, alpha: Float[np.ndarray, "..."] | np.
     return np.rint(mixed).astype(np.uint8)
 
 
-def _large_motion(starts: Float[np.ndarray, "cells 2"], ends: Float[np.ndarray, "cells 2"], count: int) -> list[int]:
-    """Cells of largest motion, none within two cells of another so that lines can be told apart."""
-    length = np.linalg.norm(ends - starts, axis=1)
-    apart = 2 * max(float(np.abs(starts[1] - starts[0]).max()), 1.0) if len(starts) > 1 else 1.0
-    chosen: list[int] = []
-    for cell in np.argsort(-length, kind="stable").tolist():
-        if all(np.abs(starts[cell] - starts[other]).max() >= apart for other in chosen):
-            chosen.append(cell)
-        if len(chosen) == count:
-            break
-    return chosen
+def _spread(places: Float[np.ndarray, "cells 2"], cells: Sequence[int], count: int) -> list[int]:
+    """So many of the cells, each the farthest from those chosen before; the first is the one in their middle."""
+    if not cells:
+        return []
+    at = places[list(cells)].astype(np.float64)
+    chosen = [int(np.abs(at - at.mean(axis=0)).sum(axis=1).argmin())]
+    away = np.linalg.norm(at - at[chosen[0]], axis=1)
+    while len(chosen) < min(count, len(cells)):
+        chosen.append(int(away.argmax()))
+        away = np.minimum(away, np.linalg.norm(at - at[chosen[-1]], axis=1))
+    return [cells[i] for i in chosen]
 
 
 def _arrow(

@@ -8,7 +8,7 @@ from oracle import OracleEncoder
 from timecycle.errors import SettingsError
 from timecycle.grid import grid_over
 from timecycle.model.encoder import FeatureMap
-from timecycle.propagation.flow import match, warp
+from timecycle.propagation.flow import at_pixels, consistent, match, warp
 from timecycle.propagation.window import Window
 from timecycle.synthetic import WorldConfig, make_world
 
@@ -50,6 +50,24 @@ def test_refinement_finds_a_shift_of_a_third_of_a_cell():
     inner = match(features(1 / 3), features(0)).flow[40:110, 40:110]
     assert inner[..., 0] == pytest.approx(8 / 3, abs=0.6)
     assert inner[..., 1] == pytest.approx(0, abs=0.6)
+
+
+def test_matches_that_agree_both_ways_are_right(world):
+    encoder = OracleEncoder(world, stride_px=8)
+    maps = [encoder.encode(world.frame(t)) for t in (0, 3)]
+    there, back = match(*maps), match(*reversed(maps))
+    there.end[4, 5] += 60  # one that goes astray
+    sure = consistent(there, back)
+    assert not sure[4, 5]
+    assert sure.mean() > 0.5
+    truth = world.flow(0, 3)
+    x, y = np.moveaxis(np.rint(there.start[sure]).astype(int), -1, 0)
+    error = np.linalg.norm((there.end - there.start)[sure] - truth.displacement[y, x], axis=-1)[truth.visible[y, x]]
+    assert np.quantile(error, 0.95) < 8
+    shown = at_pixels(sure, there) & truth.visible
+    error = np.linalg.norm(there.flow - truth.displacement, axis=-1)
+    assert shown.mean() > 0.5
+    assert np.quantile(error[shown], 0.95) < 8
 
 
 def test_warping_by_the_true_flow_rebuilds_the_image(world):

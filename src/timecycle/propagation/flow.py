@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from jaxtyping import Float, Float32, Int, UInt8
+from jaxtyping import Bool, Float, Float32, Int, UInt8
 from torch import Tensor
 
 from timecycle.errors import SettingsError
@@ -16,6 +16,8 @@ from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.state import resize
 from timecycle.propagation.tiles import Cells
 from timecycle.propagation.window import Window
+
+_LEAST_ALIKE = 5  # of eight neighbours: all there are on a border, none in a corner
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +85,41 @@ def warp(
     pixels = torch.from_numpy(image).permute(2, 0, 1)[None].float()
     read = F.grid_sample(pixels, normalised[None].float(), padding_mode="border", align_corners=False)
     return read[0].round().clamp(0, 255).byte().permute(1, 2, 0).contiguous().numpy()
+
+
+def consistent(there: Correspondence, back: Correspondence) -> Bool[np.ndarray, "rows columns"]:
+    """The cells of A that can be shown: forward-backward consistent to a cell, and moving as most cells around them.
+
+    A match that is neither is mostly wrong; alone among others it is so even where it returns.
+    """
+    cell_px = _cell_px(there)
+    height, width, _ = back.flow.shape
+    x, y = np.moveaxis(np.rint(there.end).astype(np.int64), -1, 0)
+    home = there.end + back.flow[y.clip(0, height - 1), x.clip(0, width - 1)]
+    returns = np.abs(home - there.start).max(axis=-1) <= cell_px
+    return np.asarray(returns & (_alike(there.end - there.start, within_px=1.5 * cell_px) >= _LEAST_ALIKE))
+
+
+def _alike(moved: Float[np.ndarray, "rows columns 2"], *, within_px: float) -> Int[np.ndarray, "rows columns"]:
+    """How many of the eight cells around each one moved alike."""
+    rows, columns, _ = moved.shape
+    around = np.pad(moved, ((1, 1), (1, 1), (0, 0)), constant_values=np.inf)
+    shifts = [(dy, dx) for dy in range(3) for dx in range(3) if (dy, dx) != (1, 1)]
+    others = (around[dy : dy + rows, dx : dx + columns] for dy, dx in shifts)
+    return np.asarray(sum((np.abs(other - moved).max(axis=-1) <= within_px).astype(np.int64) for other in others))
+
+
+def at_pixels(sure: Bool[np.ndarray, "rows columns"], found: Correspondence) -> Bool[np.ndarray, "height width"]:
+    """The pixels whose nearest cell is `sure` and whose flow, which mixes that of several cells, is still its own."""
+    height, width, _ = found.flow.shape
+    row = np.abs(np.arange(height)[:, None] - found.start[:, 0, 1]).argmin(axis=1)
+    column = np.abs(np.arange(width)[:, None] - found.start[0, :, 0]).argmin(axis=1)
+    moved = (found.end - found.start)[row][:, column]
+    return np.asarray(sure[row][:, column] & (np.abs(found.flow - moved).max(axis=-1) <= _cell_px(found)))
+
+
+def _cell_px(found: Correspondence) -> float:
+    return float(max(np.abs(np.diff(found.start, axis=axis)).max(initial=1.0) for axis in (0, 1)))
 
 
 def _refined(

@@ -16,7 +16,7 @@ from timecycle.files import make_folder
 from timecycle.model.encoder import FeatureMap
 from timecycle.model.resnet import ResNet, grid_of
 from timecycle.pose import cell_places
-from timecycle.propagation.flow import match
+from timecycle.propagation.flow import consistent, match
 from timecycle.render import match_lines, save_picture
 from timecycle.training.health import examine
 from timecycle.training.learner import encode
@@ -121,13 +121,14 @@ def _encode(encoder: ResNet, pictures: UInt8[Tensor, "images side side 3"]) -> F
 
 @torch.no_grad()
 def draw_matches(held_out: HeldOut, encoder: ResNet, path: Path, *, clips: int = 3) -> None:
-    """A picture of where cells of a clip's first frame are found in its last, in regions that move most."""
+    """A picture of where cells of a clip's first frame are found in its last, where both directions agree."""
     grid = grid_of(held_out.clips.shape[2])
     rows = []
     for clip in held_out.clips[:clips]:
         a, b = encode(encoder, clip[[0, -1]], bf16=False)
         maps = [FeatureMap(features.permute(1, 2, 0), grid) for features in (a, b)]
         found = match(*maps)
-        rows.append(match_lines(clip[0].numpy(), clip[-1].numpy(), found.start, found.end))
+        sure = consistent(found, match(*reversed(maps)))
+        rows.append(match_lines(clip[0].numpy(), clip[-1].numpy(), found.start, found.end, sure=sure))
     make_folder(path.parent)
     save_picture(path, np.concatenate(rows))
