@@ -1,6 +1,7 @@
 """Frames of numbered image files keep their numbers in file names, tables and addresses; Python counts from 0."""
 
 import csv
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from PIL import Image
 
 from clips import small_world
 from timecycle.cli.main import main
-from timecycle.errors import LabelError
+from timecycle.errors import LabelError, VideoError
 from timecycle.labels import Masks, index_of, read_labels
 from timecycle.video import VideoPart, open_video
 
@@ -98,6 +99,35 @@ def test_a_number_that_no_frame_has_is_refused_with_those_there_are(frames, tmp_
     said = " ".join(capsys.readouterr().err.split())
     assert "there is no frame 5: the video's frames are numbered 1001 to 1008" in said
     assert "give the number in the name of the frame's image file" in said
+
+
+@pytest.mark.parametrize("pattern", ["shot_%04d.png", "shot_%d.png", "shot_####.png", "shot_#.png"])
+def test_a_pattern_with_a_number_stands_for_the_images(frames, tmp_path, pattern):
+    Image.open(frames / f"shot_{FIRST}.png").save(tmp_path / "other_1001.png")
+    for file in frames.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    video = open_video(tmp_path / pattern)
+    assert list(video.numbers) == list(range(FIRST, FIRST + 8))
+
+
+def test_a_pattern_of_more_digits_finds_nothing(frames):
+    with pytest.raises(VideoError, match=r"no image matches .*shot_%05d\.png; check the pattern"):
+        open_video(frames / "shot_%05d.png")
+
+
+def test_a_missing_frame_is_said_to_be_missing_with_a_pattern_to_paste(frames, tmp_path):
+    folder = tmp_path / "my shots"
+    folder.mkdir()
+    for file in frames.iterdir():
+        if "1005" not in file.name:
+            (folder / file.name).symlink_to(file)
+    for place in (folder, folder / "shot_%04d.png"):
+        with pytest.raises(VideoError, match=r"frame 1005 .*is missing") as caught:
+            open_video(place)
+        assert f"such as {shlex.quote(str(folder / 'shot_*.png'))} to take" in caught.value.remedy
+    video = open_video(folder / "shot_*.png")
+    with pytest.raises(LabelError, match="frame 1005 is missing: the video goes from frame 1004 to 1006"):
+        read_labels([f"1005={frames.parent / 'first.png'}"], numbers=video.numbers)
 
 
 def test_tables_of_points_are_read_and_written_by_number(tmp_path):

@@ -52,4 +52,4 @@ def test_the_commands_are_understood(tmp_path, monkeypatch, capsys):
     assert len(commands) >= 9
     for command in commands:
         assert main(shlex.split(command)[1:]) == 2, command
-        assert re.search(r"dog\.mp4|frames", capsys.readouterr().err), command
+        assert re.search(r"dog\.mp4|frames|shot_", capsys.readouterr().err), command

@@ -88,6 +88,12 @@ def index_of(number: int, numbers: Sequence[int] | None) -> int:
         return number
     place = bisect_left(numbers, number)
     if place == len(numbers) or numbers[place] != number:
+        if numbers[0] < number < numbers[-1]:
+            near = f"{numbers[place - 1]} or {numbers[place]}"
+            raise LabelError(
+                f"frame {number} is missing: the video goes from frame {numbers[place - 1]} to {numbers[place]}",
+                remedy=f"annotate frame {near}, or restore its image file and propagate again",
+            )
         raise LabelError(
             f"there is no frame {number}: the video's frames are numbered {numbers[0]} to {numbers[-1]}",
             remedy="give the number in the name of the frame's image file",

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -112,7 +113,7 @@ def images_in_folder(folder: Path) -> Sequence[Path]:
             remedy="pass the folder whose files are the frames",
         )
     _check_no_twins(folder, paths)
-    _check_no_gap(folder, paths)
+    check_no_gap(folder, paths)
     return paths
 
 
@@ -155,18 +156,25 @@ def _check_no_twins(folder: Path, paths: Sequence[Path]) -> None:
         if one.stem == other.stem:
             raise VideoError(
                 f"{folder} holds both {one.name} and {other.name}",
-                remedy=f"keep one kind of image in the folder, or pass a pattern such as '*{one.suffix}'",
+                remedy="keep one kind of image in the folder, or pass a pattern such as "
+                f"{shlex.quote(str(folder / ('*' + one.suffix)))}",
             )
 
 
-def _check_no_gap(folder: Path, paths: Sequence[Path]) -> None:
+def check_no_gap(folder: Path, paths: Sequence[Path]) -> None:
+    """Refuse a numbered series that leaves out a frame."""
     missing = _missing_frame([path.name for path in paths])
     if missing is not None:
         raise VideoError(
             f"frame {missing[0]} ({folder / missing[1]}) is missing",
             remedy="restore it, or pass a pattern such as "
-            f"'{folder / ('*' + paths[0].suffix)}' to take the files as they are",
+            f"{shlex.quote(str(folder / _glob(missing[1])))} to take the files as they are",
         )
+
+
+def _glob(name: str) -> str:
+    """The pattern of a series that a file belongs to: shot010_*.jpg."""
+    return re.sub(r"\d+(\D*)$", r"*\1", name)
 
 
 def _missing_frame(names: Sequence[str]) -> tuple[int, str] | None:

@@ -13,6 +13,7 @@ from timecycle.video.container import ContainerVideo
 from timecycle.video.frame import DEFAULT_MAX_PIXELS
 from timecycle.video.image_file import IMAGE_SUFFIXES
 from timecycle.video.images import ImagesVideo, images_in_folder, images_matching
+from timecycle.video.numbered import images_numbered, is_numbered
 from timecycle.video.source import Video
 
 DEFAULT_FPS = 24.0
@@ -25,7 +26,9 @@ def open_video(
     max_pixels: int = DEFAULT_MAX_PIXELS,
     allow_damaged: bool = False,
 ) -> Video:
-    """The video in a file, a folder of images, a glob pattern of images, one image, a list of images, or arrays.
+    """The video in a file, a folder of images, a pattern of images, one image, a list of images, or arrays.
+
+    A pattern is a glob (*.jpg), or has %04d or #### for the frame's number.
 
     `fps` times images and arrays, which carry no times themselves (24 if None). Frames with more than
     `max_pixels` pixels are refused before memory is taken for them. A damaged video file is refused; with
@@ -58,6 +61,8 @@ def _image_paths(path: Path) -> Sequence[Path] | None:
         return images_in_folder(path)
     if path.exists():
         return [path] if path.suffix.lower() in IMAGE_SUFFIXES else None
+    if is_numbered(path):
+        return images_numbered(path)
     if any(sign in path.name for sign in "*?["):
         return images_matching(path)
     raise VideoError(f"there is no file or folder {path}", remedy="check the path for typing errors")
