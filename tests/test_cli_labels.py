@@ -135,20 +135,24 @@ def test_masks_of_1_and_of_255_are_said_to_be_two_objects(here, caplog):
 # Boxes
 
 
-def test_two_boxes_are_two_objects(here):
+def test_two_boxes_are_two_objects(here, caplog):
     words = ["propagate", "dog.mp4", "--box", "10,10,30,30", "--box", "50,20,80,40", "-o", "out"]
     assert main([*words, "--box-as-is", *QUICK]) == 0
     ids = ids_of(here / "out", 0)
+    assert not caplog.messages
     assert (ids[10:31, 10:31] == 1).all()
     assert (ids[20:41, 50:81] == 2).all()
     assert np.count_nonzero(ids) == 21 * 21 + 31 * 21
 
 
-def test_a_box_is_refined_to_the_object_in_it(here):
+def test_a_box_is_refined_to_the_object_in_it(here, caplog):
     assert main(["propagate", "dog.mp4", "--box", "10,10,40,40", "-o", "out", *QUICK]) == 0
     ids = ids_of(here / "out", 0)
     assert not ids[:10].any()
     assert 0 < ids.sum() < 31 * 31
+    (said,) = caplog.messages
+    assert said.startswith("note: the outline of the object in the box 10,10,40,40 was found by GrabCut")
+    assert "out/contact.png" in said
 
 
 def test_without_opencv_a_box_stops_with_the_install_line(here, capsys, monkeypatch):

@@ -1,9 +1,11 @@
 """`timecycle propagate`"""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 from tyro.conf import Positional, UseAppendAction, arg
 
 from timecycle.cli.console import out, progress
@@ -26,8 +28,9 @@ from timecycle.config import propagate_config
 from timecycle.errors import LabelError, SettingsError
 from timecycle.extras import need
 from timecycle.labels import Coordinates, Labels, Masks, Texture, path_of, read_labels, striped
-from timecycle.labels.box import masks_of_boxes, object_in_box, whole_box
+from timecycle.labels.box import Box, Inside, masks_of_boxes, object_in_box, whole_box
 from timecycle.labels.names import names_beside, names_of, parse_names
+from timecycle.labels.notes import note
 from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
 from timecycle.propagation.propagate import check_labels, space_of
 from timecycle.runs import Origin, Task, refuse_inside, run
@@ -152,7 +155,16 @@ class Propagate:
                 remedy=f"{error.remedy}, or pass --box-as-is to annotate the whole rectangle",
             ) from error
         image = video[0].image
-        return masks_of_boxes([object_in_box(image, box) for box in boxes])
+        found = [object_in_box(image, box) for box in boxes]
+        self._note_outlines([text for text, box, one in zip(self.box, boxes, found, strict=True) if _is_part(one, box)])
+        return masks_of_boxes(found)
+
+    def _note_outlines(self, boxes: Sequence[str]) -> None:
+        if boxes:
+            note(
+                f"the outline of the object in the box {' and '.join(boxes)} was found by GrabCut: look at the first "
+                f"frame of {self.out / 'contact.png'}; if it is wrong, draw a mask, or pass --box-as-is"
+            )
 
     def _refuse_contradictions(self) -> None:
         """Labels come from one place: an option that would be ignored is refused."""
@@ -186,6 +198,12 @@ def _striped(labels: dict[int, Labels]) -> dict[int, Labels]:
             "stripes are painted on the mask of one frame", remedy="give one mask as LABELS, or --box x0,y0,x1,y1"
         )
     return painted
+
+
+def _is_part(inside: Inside, box: Box) -> bool:
+    """Whether an object is less than its whole box."""
+    height, width = inside.shape
+    return not np.array_equal(inside, whole_box(height, width, box))
 
 
 def _parse_box(text: str) -> tuple[float, float, float, float]:
