@@ -120,6 +120,14 @@ def test_the_colours_a_run_was_begun_with_mean_the_same_in_corrections(here, wor
     assert not caplog.messages
 
 
+def test_help_calls_frames_by_one_word(capsys):
+    with pytest.raises(SystemExit):
+        main(["correct", "--help"])
+    text = capsys.readouterr().out
+    assert "FRAME=LABELS" in text
+    assert "INDEX=" not in text
+
+
 def test_a_correction_that_could_be_any_of_several_objects_is_asked_about(here, world, capsys):
     assert main(["propagate", "dog.mp4", "two.png", "-o", "out", *QUICK]) == 0
     assert "but the run's objects are 1, 2" in refused(capsys, "correct", "out", "0=white.png")

@@ -114,6 +114,18 @@ def test_interrupted_work_leaves_its_last_count_in_the_log(stderr):
     assert text.getvalue().splitlines()[-1].startswith("propagating  7/9")
 
 
+def test_long_text_hangs_below_its_start_on_a_terminal_and_is_one_line_in_a_file(monkeypatch):
+    start, text = " 1. frame 64         2.67 s   ", "confidence in camel fell from 0.95 to 0.73 at frame 59, covers 34-63"
+    for terminal in (True, False):
+        screen = Console(file=io.StringIO(), force_terminal=terminal, width=80)
+        monkeypatch.setattr(console, "out", screen)
+        lines = console.hanging(start, text).splitlines()
+        assert " ".join(line.strip() for line in lines) == (start + text).strip()
+        assert len(lines) == (2 if terminal else 1)
+        assert not terminal or all(len(line) < 80 for line in lines)
+        assert all(line.startswith(" " * len(start)) for line in lines[1:])
+
+
 def test_what_is_not_shown_prints_nothing(stderr):
     text = stderr(terminal=False)
     with console.board(shown=False) as bar:

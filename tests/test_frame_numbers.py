@@ -1,6 +1,7 @@
 """Frames of numbered image files keep their numbers in file names, tables and addresses; Python counts from 0."""
 
 import csv
+import json
 import shlex
 from pathlib import Path
 
@@ -90,7 +91,11 @@ def test_findings_of_an_audit_name_frames_by_number(frames, world, tmp_path, cap
     for t in range(8):
         mask = world.mask(t) if t < 5 else np.where(world.mask(t) == 2, 0, world.mask(t))  # ends though it is seen
         Masks(mask.astype(np.uint16)).write(labels / f"{FIRST + t}.png")
-    assert main(["audit", str(frames), str(labels), "--encoder", "rgb"]) == 0
+    told = tmp_path / "audit.json"
+    assert main(["audit", str(frames), str(labels), "--encoder", "rgb", "--json", str(told)]) == 0
+    for finding in json.loads(told.read_text())["findings"]:
+        assert finding["first_frame_number"] == FIRST + finding["first"]
+        assert finding["last_frame_number"] == FIRST + finding["last"]
     assert "object 2 ends at frame 1006, though the video still shows it" in capsys.readouterr().out
 
 

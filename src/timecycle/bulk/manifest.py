@@ -124,7 +124,7 @@ def _item(path: Path, number: int, fields: dict[str, Any]) -> Item:
     if not isinstance(video, str) or not video:
         raise SettingsError(f"{path} line {number} names no video", remedy="give its path or address")
     if not isinstance(labels, list) or not labels or not all(isinstance(label, str) for label in labels):
-        raise SettingsError(f"{path} line {number} has no labels", remedy="give a mask, or INDEX=FILE words")
+        raise SettingsError(f"{path} line {number} has no labels", remedy="give a mask, or FRAME=FILE words")
     name = fields.get("name") or PurePosixPath(video.replace("\\", "/")).stem
     _check_name(path, number, name)
     if not all(_can_be_path(word) for word in (video, *labels)):

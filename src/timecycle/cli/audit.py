@@ -81,7 +81,11 @@ class Audit:
                 f"the first on {first} and the last on {last}: of the others nothing is known"
             )
         if self.json is not None:
-            findings = [dataclasses.asdict(finding) for finding in found.findings]
+            findings = [
+                dataclasses.asdict(finding)
+                | {"first_frame_number": frames[finding.first], "last_frame_number": frames[finding.last]}
+                for finding in found.findings
+            ]
             told = {"frames": len(found.frames), "video_frames": len(frames), "findings": findings}
             write_text(self.json, json.dumps(told, indent=2) + "\n")
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.cli.console import err, out
+from timecycle.cli.console import err, hanging, out
 from timecycle.review.check import check
 from timecycle.review.review_files import correct_command
 
@@ -27,7 +27,7 @@ class Check:
         if not done.queue:
             out.print("nothing to check: every frame is annotated, or as sure as can be")
         for place, one in enumerate(done.queue, 1):
-            out.print(f"{place:>2}. frame {one.frame_number:<6} {one.time_seconds:8.2f} s   {one.reason}")
+            out.print(hanging(f"{place:>2}. frame {one.frame_number:<6} {one.time_seconds:8.2f} s   ", one.reason))
         if done.corrected:
             plural = "" if done.corrected == 1 else "s"
             out.print(f"confidence is calibrated by what you corrected: {done.corrected} object{plural}")

@@ -1,6 +1,7 @@
 """Where the commands print: results to standard output, everything else to standard error."""
 
 import re
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -72,6 +73,14 @@ def board(*, shown: bool = True) -> Iterator[Callable[[str], Bar]]:
             return move
 
         yield bar
+
+
+def hanging(start: str, text: str) -> str:
+    """The text behind its start; on a terminal in lines that fit, the later ones below the first."""
+    if not out.is_terminal:
+        return start + text
+    width = max(out.width - 1, 2 * len(start))
+    return textwrap.fill(text, width, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False)
 
 
 def status(done: int, total: int | None, *, elapsed: float, left: float | None, note: str = "") -> str:

@@ -23,7 +23,7 @@ class Tune:
     """
 
     video: Annotated[Positional[str], arg(metavar="VIDEO", help="a video file, a folder of images or a quoted glob")]
-    labels: Annotated[Positional[tuple[str, ...]], arg(metavar="LABELS", help="a file (frame 0), or INDEX=FILE")]
+    labels: Annotated[Positional[tuple[str, ...]], arg(metavar="LABELS", help="a file (frame 0), or FRAME=FILE")]
     presets: Annotated[tuple[str, ...], arg(metavar="NAME ...", help="presets to try")] = ("fast", "default", "best")
     encoders: Annotated[tuple[str, ...], arg(metavar="NAME ...", help="encoders to try")] = (DEFAULT_ENCODER,)
     frames: Annotated[int, arg(help="frames after the drawing to go out to, at most")] = 60

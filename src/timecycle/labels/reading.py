@@ -1,4 +1,4 @@
-"""Labels from the command line: a file for frame 0, INDEX=FILE, or a folder of files named by frame number."""
+"""Labels from the command line: a file for frame 0, FRAME=FILE, or a folder of files named by frame number."""
 
 import dataclasses
 import re
@@ -30,7 +30,7 @@ _ALWAYS_READ_PX = 4096 * 2304
 
 
 def is_label_file(argument: str) -> bool:
-    """Whether a word of the command line, FILE or INDEX=FILE, names a file that can hold labels."""
+    """Whether a word of the command line, FILE or FRAME=FILE, names a file that can hold labels."""
     numbered = re.fullmatch(_NUMBERED, argument)
     path = Path(numbered[2] if numbered and not _exists(argument) else argument)
     return path.suffix.lower() in _SUFFIXES and _exists(path) and path.is_file()
@@ -109,7 +109,7 @@ def _files(arguments: Sequence[str | Path], numbers: Sequence[int] | None) -> di
             if index in files:
                 raise LabelError(
                     f"frame {number or 0} has two label files: {files[index]} and {path}",
-                    remedy="give each frame one file, as INDEX=FILE",
+                    remedy="give each frame one file, as FRAME=FILE",
                 )
             files[index] = path
     return files
