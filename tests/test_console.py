@@ -115,7 +115,10 @@ def test_interrupted_work_leaves_its_last_count_in_the_log(stderr):
 
 
 def test_long_text_hangs_below_its_start_on_a_terminal_and_is_one_line_in_a_file(monkeypatch):
-    start, text = " 1. frame 64         2.67 s   ", "confidence in camel fell from 0.95 to 0.73 at frame 59, covers 34-63"
+    start, text = (
+        " 1. frame 64         2.67 s   ",
+        "confidence in camel fell from 0.95 to 0.73 at frame 59, covers 34-63",
+    )
     for terminal in (True, False):
         screen = Console(file=io.StringIO(), force_terminal=terminal, width=80)
         monkeypatch.setattr(console, "out", screen)
@@ -166,6 +169,17 @@ def test_a_reader_that_goes_away_is_met_with_silence(command, tmp_path):
     done = shell(f"{command} | true", tmp_path)
     assert done.stderr == ""
     assert done.returncode in (0, 1, 141)  # as of any program that writes to a closed pipe
+
+
+def test_ctrl_c_while_the_command_line_is_starting_is_one_line(tmp_path):
+    """In the middle of importing torch, where it takes longest."""
+    (tmp_path / "torch.py").write_text("import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(9)")
+    path = os.pathsep.join([str(tmp_path), str(Path(timecycle.__file__).parents[1])])
+    for command in (["-m", "timecycle"], ["-c", "import sys; from timecycle.__main__ import main; sys.exit(main())"]):
+        done = subprocess.run(
+            [sys.executable, *command, "demo"], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+        )
+        assert (done.stderr, done.returncode) == ("interrupted\n", 130)
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])

@@ -59,7 +59,7 @@ def state():
     }
 
 before = state()
-import timecycle
+from timecycle import *
 after = state()
 print(json.dumps([name for name in before if before[name] != after[name]]))
 """
@@ -93,6 +93,15 @@ def test_public_name_can_be_had_and_says_what_it_is(name: str) -> None:
     # A dataclass without a docstring is given its signature as one.
     assert text.strip()
     assert not text.startswith(f"{name}(")
+
+
+def test_names_are_listed_before_they_are_imported_and_others_are_refused() -> None:
+    done = python(
+        "-c", "import sys, timecycle; print(set(timecycle.__all__) <= set(dir(timecycle)), 'torch' in sys.modules)"
+    )
+    assert done.stdout.split() == ["True", "False"], done.stderr
+    with pytest.raises(AttributeError, match="has no attribute 'propagated'"):
+        getattr(timecycle, "propagated")  # noqa: B009
 
 
 def test_types_are_shipped() -> None:
