@@ -130,6 +130,7 @@ def test_keypoints_have_no_image_size():
 # CSV
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zs", "Zl", "Zp", "Cs"]), min_size=1, max_size=8)
+names = names.filter(lambda name: name[0] not in "=+-@")  # which a spreadsheet would take for a formula
 
 
 @settings(max_examples=60, deadline=None)

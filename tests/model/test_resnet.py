@@ -317,7 +317,7 @@ def test_random_kernels_have_kaimings_spread():
 
 
 def test_a_head_without_channels_is_refused():
-    with pytest.raises(SettingsError, match="head_channels is 0; set it to 1 or more, or to None"):
+    with pytest.raises(SettingsError, match="head_channels is 0; set it to 1 to 65536, or to None"):
         ResNetConfig(head_channels=0)
 
 

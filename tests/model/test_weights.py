@@ -68,7 +68,8 @@ def test_the_card_is_for_people_too(tmp_path, model):
     card = Card(encoder=model.config, trained_on="a short clip", scores={"davis2017 J&F": 41.2}, notes="φ")
     save_weights(tmp_path / "weights", model, card)
     written = json.loads((tmp_path / "weights.json").read_text(encoding="utf-8"))
-    assert written == dataclasses.asdict(card)
+    digest = hashlib.sha256((tmp_path / "weights.safetensors").read_bytes()).hexdigest()
+    assert written == dataclasses.asdict(card) | {"sha256": digest}
 
 
 @pytest.mark.parametrize("prefix", ["", "module."])

@@ -79,7 +79,7 @@ def test_a_correction_reaches_the_frames_on_which_its_objects_are_annotated(worl
     assert spans(sources, {14: of(world, 14, 1, 2)}, annotated) == [(1, 19, [14], [0, 10, 14, 20])]
     assert spans(sources, {14: of(world, 14, 3)}, annotated) == [(0, 19, [14], [0, 10, 14, 20])]
     everything = Masks(world.mask(14), complete=True)
-    assert spans(sources, {14: everything}, annotated) == [(1, 19, [14], [0, 10, 14, 20])]
+    assert spans(sources, {14: everything}, annotated) == [(0, 19, [14], [0, 10, 14, 20])]  # with object 3
     assert spans(sources, {22: of(world, 22, 1)}, annotated) == [(21, 23, [22], [20, 22])]
 
 
