@@ -5,9 +5,10 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from films import film
+from films import film, write_film
 from s3_server import S3Server
 from timecycle.store import ObjectStore, open_store
 
@@ -41,4 +42,16 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("films")
     for number in range(20):
         film(folder / f"film{number:02d}.mp4", number)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three videos, large enough that what is free inside a process does not do for them."""
+    folder = tmp_path_factory.mktemp("videos")
+    rng = np.random.default_rng(0)
+    texture = rng.integers(0, 255, (90, 200, 3), np.uint8).repeat(8, 0).repeat(8, 1)
+    for number in range(3):
+        images = [texture[:, 8 * t + 40 * number :][:, :1280] for t in range(8)]
+        write_film(folder / f"{number}.mp4", images)
     return folder

@@ -144,7 +144,8 @@ def refuse_interrupted(folder: Path) -> None:
 
 def recover(folder: Path) -> list[int] | None:
     """Clear what a killed process left: take its corrections back. Returns the frames that were being corrected."""
-    clear_parts(folder)
+    for place in (folder, folder / "labels", folder / "confidence"):
+        clear_parts(place)
     shutil.rmtree(folder / _ASIDE, ignore_errors=True)
     for entry in (folder / _HISTORY).glob("*"):
         if not (entry / _ENTRY).is_file():
