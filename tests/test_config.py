@@ -106,6 +106,11 @@ def test_a_wrong_value_is_named_with_what_would_be_right(pair, text):
     assert str(caught.value) == text
 
 
+def test_a_whole_number_that_no_float_can_hold_is_refused():
+    with pytest.raises(SettingsError, match=r"temperature is 10+; give a value of type float"):
+        build(PropagateConfig, {"temperature": 10**400})
+
+
 def test_values_may_be_text_or_already_of_their_type():
     built = build(Settings, {"count": 3, "share": "1e-3", "flag": "TRUE", "limit": 4, "title": "none"})
     assert built == Settings(count=3, share=0.001, flag=True, limit=4.0, title="none")

@@ -102,7 +102,7 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
     elif not (kind is int and isinstance(value, float)) and not isinstance(value, bool):  # 7.5 is not 7, true not 1
         try:
             return kind(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             pass
     raise SettingsError(f"{name} is {value!r}", remedy=f"give a value of type {kind.__name__}")
 

@@ -187,6 +187,29 @@ def test_an_empty_folder_and_a_missing_or_foreign_index_are_refused(tmp_path: Pa
         make_index(tmp_path / "nowhere", tmp_path / "index.jsonl")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("width_px", []),
+        ("frames", "many"),
+        ("fps", float("nan")),
+        ("path", None),
+        ("box", {"left": "a"}),
+        ("motion", {}),
+    ],
+)
+def test_an_index_with_values_of_another_kind_is_refused(videos: Path, index: Index, tmp_path: Path, name, value):
+    """They were met when a clip was read, with an error of Python's."""
+    path = tmp_path / "index.jsonl"
+    indexing.write_index(path, index)
+    first, second, *rest = path.read_text().splitlines()
+    fields = json.loads(second)
+    fields[name] = fields[name] | value if name == "box" else value
+    path.write_text("\n".join([first, json.dumps(fields), *rest]))
+    with pytest.raises(VideoError, match=r"line 2 is not of an index"):
+        read_index(path)
+
+
 def test_one_file_is_indexed_like_a_folder_that_holds_it(videos: Path, index: Index, tmp_path: Path):
     first = index.entries[0]
     assert make_index(videos / first.path, tmp_path / "index.jsonl").entries == (first,)

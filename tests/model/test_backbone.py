@@ -160,6 +160,41 @@ def test_a_folder_without_settings_or_with_broken_ones_is_named(tmp_path):
         load_encoder(str(tmp_path), device="cpu")
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model_type": "vit", "num_attention_heads": 1, "hidden_size": 0},
+        {"model_type": "dinov2", "image_size": None},
+        {"model_type": "vit", "patch_size": 0},
+        {"model_type": "resnet", "depths": "none"},
+    ],
+    ids=str,
+)
+def test_settings_that_make_no_sense_are_refused_in_one_line(tmp_path, settings):
+    """transformers met them with whatever its arithmetic raised."""
+    save(tmp_path, "vit16")
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(WeightsError):
+        load_encoder(str(tmp_path), device="cpu")
+
+
+def test_damaged_tensors_of_another_library_are_refused_in_one_line(tmp_path):
+    save(tmp_path, "vit16")
+    content = bytearray((tmp_path / "model.safetensors").read_bytes())
+    content[20] = 0xFF  # in the header, which is then no UTF-8
+    (tmp_path / "model.safetensors").write_bytes(content)
+    with pytest.raises(WeightsError, match=r"transformers cannot load .*header"):
+        load_encoder(str(tmp_path), device="cpu")
+
+
+@pytest.mark.parametrize("told", [{"image_mean": "abc"}, {"image_std": [None] * 3}, {"rescale_factor": "x"}], ids=str)
+def test_a_scaling_that_makes_no_sense_is_refused_in_one_line(tmp_path, told):
+    save(tmp_path, "vit16")
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(told))
+    with pytest.raises(WeightsError):
+        load_encoder(str(tmp_path), device="cpu")
+
+
 def test_a_name_that_cannot_be_fetched_says_so_in_one_line(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)

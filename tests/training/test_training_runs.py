@@ -20,6 +20,7 @@ from timecycle.model.resnet import ResNetConfig, random_resnet
 from timecycle.model.weights import hash_state, load_weights, read_card
 from timecycle.training import checkpoint, trainer
 from timecycle.training.journal import read_journal
+from timecycle.training.record import read_settings
 from timecycle.training.state import State
 from timecycle.training.trainer import Trained, train
 
@@ -114,6 +115,50 @@ def test_a_damaged_checkpoint_is_passed_over(videos, config, whole, tmp_path, mo
     train(videos, tmp_path, config, resume=True)
     assert "step-00000006.ckpt is damaged" in caplog.text
     assert weights(tmp_path) == weights(whole(videos, config).folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"average": None}, {"learner": {}}, {"optimizer": {}}, {"step": "two"}, {"step": -1}, {"skipped": None}],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_checkpoint_with_another_content_is_refused(videos, config, whole, change):
+    """With a checksum that is right: torch then raised whatever it met first."""
+    saved = checkpoint.load_newest(whole(videos, config).folder / "checkpoints")
+    settings = dataclasses.replace(config, precision=saved["config"]["precision"])
+    state = State.fresh(random_resnet(config.encoder, seed=0), settings)
+    with pytest.raises(OutputError, match=r"the checkpoint is not of this run: .*; start anew"):
+        state.restore(saved | change)
+    with pytest.raises(OutputError, match="other settings"):
+        state.restore({})
+
+
+def test_a_checkpoint_that_begins_with_something_else_is_passed_over(tmp_path):
+    for head in ("[1]", "[" * 100_000, '{"bytes": {}}'):
+        (tmp_path / "step-00000001.ckpt").write_text(f"{head}\n")
+        with pytest.raises(OutputError, match=r"no checkpoint in .* can be read"):
+            checkpoint.load_newest(tmp_path)
+
+
+def test_strange_lines_of_a_journal_are_left_out(tmp_path):
+    lines = [
+        b'{"step": 1, "total": 2.0}',
+        b"\xff\xfe",
+        b"[1]",
+        b'{"step": "x"}',
+        b"[" * 100_000,
+        b'{"step": 2}',
+        b'{"st',
+    ]
+    (tmp_path / "journal.jsonl").write_bytes(b"\n".join(lines))
+    assert [line["step"] for line in read_journal(tmp_path)] == [1, 2]
+
+
+@pytest.mark.parametrize("record", ['{"config": [], "from_sha256": null}', "[" * 100_000, "[]", "1"])
+def test_a_strange_record_of_a_run_is_refused(tmp_path, record):
+    (tmp_path / "train.json").write_text(record)
+    with pytest.raises(OutputError, match="holds no run to go on with"):
+        read_settings(tmp_path)
 
 
 def test_two_checkpoints_are_kept(videos, config, whole):

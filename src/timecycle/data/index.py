@@ -5,7 +5,9 @@ lines go to a journal beside it: an interrupted run loses at most one video's wo
 only what is new or has changed.
 """
 
+import dataclasses
 import json
+import math
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
@@ -268,6 +270,19 @@ def _lines(path: Path, *, is_journal: bool = False) -> Iterator[Entry | BadFile]
 
 def _item(fields: dict[str, object]) -> Entry | BadFile:
     if "problem" in fields:
-        return BadFile(**fields)  # type: ignore[arg-type]
-    box = fields.pop("box")
-    return Entry(box=Box(**box), **fields)  # type: ignore[arg-type]
+        bad = BadFile(**fields)  # type: ignore[arg-type]
+        _check_kinds(bad)
+        return bad
+    entry = Entry(box=Box(**fields.pop("box")), **fields)  # type: ignore[arg-type]
+    _check_kinds(entry)
+    _check_kinds(entry.box)
+    return entry
+
+
+def _check_kinds(item: Entry | BadFile | Box) -> None:
+    """Refuse values of another kind, which would be stumbled over only when a clip is read."""
+    for field in dataclasses.fields(item):
+        value = getattr(item, field.name)
+        kinds = (int, float) if field.type is float else (field.type,)
+        if type(value) not in kinds or (type(value) is float and not math.isfinite(value)):
+            raise TypeError(f"{field.name} is {value!r}"[:200])

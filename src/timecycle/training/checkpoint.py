@@ -8,7 +8,6 @@ import hashlib
 import io
 import json
 import logging
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,9 @@ def load_newest(folder: Path) -> dict[str, Any] | None:
     for path in reversed(_files(folder)):
         try:
             return _read(path)
-        except (OSError, ValueError, KeyError, RuntimeError, pickle.UnpicklingError) as error:
+        except MemoryError:
+            raise
+        except Exception as error:  # torch and pickle raise nearly anything over a damaged file
             log.warning("the checkpoint %s is damaged (%s); going back to the one before it", path.name, error)
     if _files(folder):
         raise OutputError(

@@ -54,16 +54,18 @@ class Journal:
 
 
 def read_journal(folder: Path) -> list[dict[str, Any]]:
-    """All whole lines of a run's journal; a line that a crash cut short is left out."""
+    """All whole lines of a run's journal; what a crash cut short, or is no line of a step, is left out."""
     path = folder / FILE
     if not path.is_file():
         return []
     lines = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            lines.append(json.loads(line))
-        except ValueError:
+            values = json.loads(line)
+        except (ValueError, RecursionError):
             continue
+        if isinstance(values, dict) and type(values.get("step")) is int:
+            lines.append(values)
     return lines
 
 

@@ -88,8 +88,7 @@ def read_start_card(folder: Path) -> Card | None:
 
 def read_licence(folder: Path) -> str:
     """The licence stated when the run was started."""
-    licence: str = _read(folder).get("licence", NO_LICENCE)
-    return licence
+    return str(_read(folder).get("licence", NO_LICENCE))
 
 
 def finished_weights(folder: Path) -> Path | None:
@@ -101,9 +100,9 @@ def finished_weights(folder: Path) -> Path | None:
 def _read(folder: Path) -> dict[str, Any]:
     try:
         record: dict[str, Any] = json.loads((folder / _RECORD).read_text(encoding="utf-8"))
-        if not {"config", "from_sha256"} <= record.keys():
+        if not {"config", "from_sha256"} <= record.keys() or not isinstance(record["config"], dict):
             raise ValueError("it is not the record of a run")
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise OutputError(f"{folder} holds no run to go on with", remedy="leave --resume out to start one") from error
     return record
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from timecycle.errors import OutputError
+from timecycle.errors import OutputError, first_line
 from timecycle.model.objective import Outcome
 from timecycle.model.resnet import ResNet
 from timecycle.training.average import Average
@@ -74,11 +74,22 @@ class State:
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
-        if saved["config"] != asdict(self.config):
+        if saved.get("config") != asdict(self.config):
             raise OutputError(
                 "the run was started with other settings", remedy="resume it with the same, or start anew with -o"
             )
-        self.step, self.skipped = saved["step"], saved["skipped"]
+        try:
+            self._restore(saved)
+        except Exception as error:  # torch raises nearly anything where a state is not what it saved
+            raise OutputError(
+                f"the checkpoint is not of this run: {first_line(error)}", remedy="start anew with -o, or --overwrite"
+            ) from error
+
+    def _restore(self, saved: dict[str, Any]) -> None:
+        steps = saved["step"], saved["skipped"]
+        if not all(type(number) is int and number >= 0 for number in steps):
+            raise ValueError(f"its steps are {steps}")
+        self.step, self.skipped = steps
         self.learner.load_state_dict(saved["learner"])
         self.average.model.load_state_dict(saved["average"])
         self.optimizer.load_state_dict(saved["optimizer"])

@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: N812
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from timecycle.errors import WeightsError, first_line
+from timecycle.errors import TimecycleError, WeightsError, first_line
 from timecycle.extras import need
 from timecycle.model.foreign.network import Geometry, NetworkEncoder, Scaling
 from timecycle.model.hub import HubName, hub_file, is_offline, read_json, retries_in_one_line
@@ -43,12 +43,12 @@ def load_backbone(hub: HubName, *, device: Device = "auto", precision: Precision
         opened = _load_tokens(hub, config, transformers.AutoModel, arguments)
     else:
         opened = _load_stage(hub, config, getattr(transformers, kind), arguments)
-    geometry = _geometry(opened.network, _probe_px(config))
+    geometry = _asked(hub, lambda: _geometry(opened.network, _probe_px(config)))
     return NetworkEncoder(
         _Padded(opened.network, int(geometry.stride_px) if geometry.first_px else 1),
         name=f"{hub.name}#{opened.stage}",
         geometry=geometry,
-        scaling=_scaling(hub),
+        scaling=_asked(hub, lambda: _scaling(hub)),
         device=device,
         precision=precision,
     )
@@ -123,7 +123,7 @@ def _load_stage(hub: HubName, config: Any, kind: Any, arguments: dict[str, Any])
     wanted = [hub.stage] if hub.stage else stages if _is_pyramid(config) else stages[-1:]
     load = kind.from_pretrained
     backbone = _complete(hub, lambda: load(hub.name, out_features=wanted, output_loading_info=True, **arguments))
-    index = _deepest(backbone, _probe_px(config)) if len(wanted) > 1 else 0
+    index = _asked(hub, lambda: _deepest(backbone, _probe_px(config))) if len(wanted) > 1 else 0
     return _Opened(_Stage(backbone, index), wanted[index])
 
 
@@ -166,7 +166,9 @@ def _asked(hub: HubName, ask: Callable[[], _T]) -> _T:
     try:
         with retries_in_one_line():
             return ask()
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+    except TimecycleError:
+        raise
+    except Exception as error:  # a config.json that makes no sense is met anywhere in transformers
         raise WeightsError(
             f"transformers cannot load {hub}: {first_line(error)}",
             remedy="check the name and the connection, or give a folder written by save_pretrained",
