@@ -1,0 +1,7 @@
+"""Every kind of input that benchmarks/fuzz.py knows."""
+
+import fuzz_media
+import fuzz_models
+import fuzz_runs
+
+KINDS = {**fuzz_media.KINDS, **fuzz_models.KINDS, **fuzz_runs.KINDS}
