@@ -19,6 +19,7 @@ from timecycle.review.check import check
 from timecycle.review.corrections import correct, undo
 from timecycle.review.judged import read_judged
 from timecycle.review.queue import suggest
+from timecycle.review.review_files import _WRITTEN
 from timecycle.run_record import read_record
 from timecycle.runs import Task, run
 from timecycle.video import open_video
@@ -101,6 +102,13 @@ def test_checking_writes_nothing_but_its_report(out):
     assert all(after[name] == content for name, content in before.items())
     new = {name.split("/")[0] for name in after.keys() - before.keys()}
     assert new <= {"report.html", "review.json", "review.png", "review"}
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", '{"../x": 1}', "{", "\udcff"])
+def test_a_strange_list_of_what_an_earlier_check_wrote_is_passed_over(out, text):
+    check(out)
+    (out / "review" / _WRITTEN).write_text(text, errors="surrogateescape")
+    assert check(out).files
 
 
 def test_checking_finishes_nobodys_correction(out):

@@ -237,7 +237,7 @@ def _records(path: Path) -> list[Any]:
     try:
         records = json.loads(path.read_text(encoding="utf-8"))
         ordered = sorted(records, key=lambda record: Path(record["image_path"]).stem)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise _not_badja(path, error) from error
     if not ordered:
         raise _not_badja(path, ValueError("it annotates no frame"))

@@ -92,7 +92,7 @@ def read_record(folder: Path) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
         if not {"settings", "clips"} <= set(record):
             raise ValueError("it is no record of predictions")
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise OutputError(
             f"{path} cannot be read: {error}", remedy="choose another folder with -o, or pass --overwrite"
         ) from error

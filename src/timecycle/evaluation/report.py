@@ -65,7 +65,7 @@ def read_report(path: Path) -> Report:
     path = path / REPORT if path.is_dir() else path
     try:
         return Report(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise SettingsError(
             f"{path} is not a report: {error}", remedy="give a report.json, or the folder `timecycle evaluate` wrote"
         ) from error

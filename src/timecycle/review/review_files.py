@@ -117,7 +117,7 @@ def _read_written(folder: Path) -> Mapping[str, str]:
     """The checksums of what an earlier `check` wrote; nothing where that cannot be told."""
     try:
         written = json.loads((folder / _WRITTEN).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(written, dict):
         return {}
