@@ -35,6 +35,7 @@ FINDINGS = (CRASH, HANG, FOREIGN, WRONG)
 _PREPARING_SECONDS = 300.0
 _CHUNK = 20  # inputs that a process takes at once
 _MOST_LISTED = 200  # findings, in the record
+_TOLD_EVERY = 1000  # inputs
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def fuzz(
     work: Path,
     workers: int = 1,
     minutes: float = math.inf,
-    show: Callable[[Outcome], None] | None = None,
+    show: Callable[[Outcome, int], None] | None = None,
 ) -> list[Outcome]:
     """Read so many inputs of every kind, fewer where time runs out; inputs that are found are kept in WORK/found."""
     end = time.monotonic() + 60 * minutes
@@ -120,7 +121,7 @@ def fuzz(
                         if outcome.sort in FINDINGS:
                             _keep(reader.work / "input", work / "found" / f"{word}-{one}".replace(":", "-"))
                         if show is not None:
-                            show(outcome)
+                            show(outcome, len(outcomes))
         except BaseException as error:
             problems.append(error)
 
@@ -252,7 +253,9 @@ def _figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     return counts | ({"remarks": dict(sorted(remarks.items()))} if remarks else {})
 
 
-def _show(outcome: Outcome) -> None:
+def _show(outcome: Outcome, count: int) -> None:
+    if count % _TOLD_EVERY == 0:
+        print(f"{count} inputs", flush=True)
     if outcome.sort in FINDINGS:
         print(f"{outcome.sort:8} {outcome.kind}:{outcome.number}  {outcome.words}", flush=True)
 
