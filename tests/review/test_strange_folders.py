@@ -111,6 +111,18 @@ def test_a_strange_list_of_what_an_earlier_check_wrote_is_passed_over(out, text)
     assert check(out).files
 
 
+@pytest.mark.parametrize("name", ["-x", "", "\u0663", "1.5", "9" * 5000])
+def test_an_object_of_masks_without_a_number_is_refused(out, name):
+    """Its outline was looked for by its number, when the page was drawn."""
+    with (out / "objects.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    rows[5][2] = name
+    with (out / "objects.csv").open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
+    with pytest.raises(OutputError, match=r"objects\.csv has an object"):
+        check(out)
+
+
 def test_checking_finishes_nobodys_correction(out):
     change(out, corrections=0)
     before = contents(out)

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -84,6 +85,8 @@ def read_judged(folder: Path) -> Judged:
             raise ValueError("frames.csv does not have one line for every frame")
         if not all(0 <= index < len(frames) for index in objects):
             raise ValueError("objects.csv has frames that frames.csv lacks")
+        if record["labels"]["kind"] in ("masks", "parts"):
+            _check_numbers(objects)
     except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
         raise OutputError(
             f"the tables in {folder} cannot be read: {first_line(error)}",
@@ -94,6 +97,13 @@ def read_judged(folder: Path) -> Judged:
             f"the run in {folder} was not judged", remedy="carry the labels again without --unjudged, with --overwrite"
         )
     return Judged(folder, record, frames, objects)
+
+
+def _check_numbers(objects: Mapping[int, Mapping[str, JudgedObject]]) -> None:
+    """Objects of masks and parts are called by their numbers, which their pictures are drawn by."""
+    strange = [name for of_frame in objects.values() for name in of_frame if not re.fullmatch(r"[0-9]{1,12}", name)]
+    if strange:
+        raise ValueError(f"objects.csv has an object {strange[0][:40]!r}")
 
 
 def read_objects(path: Path) -> dict[int, dict[str, JudgedObject]]:
