@@ -212,7 +212,7 @@ class Reader:
         """End the process; returns its exit code if it had ended by itself."""
         if self._process is None:
             return None
-        self._process.join(1.0 if self._pipe.poll(0) else 0.0)  # a pipe that ended can be read without waiting
+        self._process.join(10.0 if self._pipe.poll(0) else 0.0)  # a pipe that ended can be read without waiting
         code: int | None = self._process.exitcode
         if code is None:
             self._process.kill()

@@ -3,6 +3,7 @@
 Every function takes the generator that decides, so that an input is a function of its seed and number alone.
 """
 
+import copy
 import csv
 import io
 import json
@@ -197,7 +198,7 @@ def _change_node(chance: Random, tree: list[Any]) -> None:
     key = chance.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))
     act = chance.random()
     if act < 0.6:
-        holder[key] = chance.choice(STRANGE)
+        holder[key] = copy.deepcopy(chance.choice(STRANGE))  # what is changed in it later stays in this input
     elif act < 0.7 and holder is not tree:
         del holder[key]
     elif act < 0.8:

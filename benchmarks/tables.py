@@ -686,6 +686,19 @@ def _corpus(results: Results) -> str:
     )
 
 
+def _fuzz(results: Results) -> str:
+    record = _record(results, "fuzz")
+    kinds: dict[str, Any] = record["measured"]["by_kind"]
+    counts = ("inputs", "refused", "accepted", "crash", "hang", "foreign", "wrong")
+    rows = [[name.replace("_", " "), *(f"{of[count]:,}" for count in counts)] for name, of in kinds.items()]
+    rows.append(["together", *(f"{sum(of[count] for of in kinds.values()):,}" for count in counts)])
+    remarks = {words: count for of in kinds.values() for words, count in of.get("remarks", {}).items() if ":" in words}
+    told = "; ".join(f"{words.replace(': ', ', ')} {count}" for words, count in sorted(remarks.items()))
+    heads = ["input", "inputs", "refused", "read", "crashes", "hangs", "foreign exceptions", "wrong results"]
+    about = f"Beyond what is promised, of videos that were read: {told}. " if told else ""
+    return f"{grid(heads, rows, right=tuple(range(1, len(heads))))}\n{about}{_origin(record)}\n"
+
+
 def _capacity(results: Results) -> str:
     given = Assumptions()
     found = capacity({name: _record(results, name) for name in NEEDED}, given)
@@ -773,6 +786,7 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "speed_growth": _speed_growth,
     "speed_peers": _speed_peers,
     "published_ablations": partial(_published, protocol="davis2017", group="ablation"),
+    "fuzz": _fuzz,
 }
 
 

@@ -71,6 +71,13 @@ def test_most_changes_leave_something_to_read(tmp_path):
     assert sum(same) < 5
 
 
+def test_changes_of_one_input_do_not_reach_the_next():
+    """Strange lists and tables that are put into an input were changed by those after it."""
+    content = b'{"a": [1, {"b": null}], "c": {}}'
+    first = [changed_json(chance_of(2, "json", number), content) for number in range(300)]
+    assert [changed_json(chance_of(2, "json", number), content) for number in range(300)] == first
+
+
 def test_any_content_can_be_damaged():
     for number in range(200):
         for size in (0, 1, 5, 2000):
