@@ -11,8 +11,9 @@ from pathlib import Path
 
 import av
 from av.container import InputContainer
-from av.packet import Packet
 from av.video.stream import VideoStream
+
+from timecycle.video.decoder import VideoPacket
 
 _Coding = tuple[str, int, int, bytes | None]
 
@@ -50,7 +51,7 @@ def _write(source: InputContainer, parts: Mapping[int, InputContainer], path: Pa
     options = {"movflags": "+faststart"}
     with av.open(str(path), "w", format="mp4", container_options=options) as target:
         stream = target.add_stream_from_template(source.streams.video[0])
-        replacing: Iterator["Packet[VideoStream]"] = iter(())
+        replacing: Iterator[VideoPacket] = iter(())
         for index, old in enumerate(_packets(source)):
             if index in parts:
                 replacing = _packets(parts[index])
@@ -66,7 +67,7 @@ def _write(source: InputContainer, parts: Mapping[int, InputContainer], path: Pa
         os.fsync(file.fileno())
 
 
-def _packets(file: InputContainer) -> Iterator["Packet[VideoStream]"]:
+def _packets(file: InputContainer) -> Iterator[VideoPacket]:
     """The coded frames of a file in order, without the empty packet that ends them."""
     return (packet for packet in file.demux(file.streams.video[0]) if packet.size)
 
