@@ -33,7 +33,8 @@ def checked(features: FeatureMap, encoder: "Encoder") -> FeatureMap:
             f"{grid.y.cells} rows and {grid.x.cells} columns",
             remedy="make them rows x columns x channels, with the grid that grid_over gives for them",
         )
-    if not cells.isfinite().all():
+    # Of a sum first, which takes a tenth of the time: it is finite where all of its parts are, but for an overflow.
+    if not cells.sum().isfinite() and not cells.isfinite().all():
         raise WeightsError(
             f"the encoder {encoder.name} gave features that are no numbers",
             remedy="examine its weights with `timecycle weights verify`, or pass --precision fp32",
