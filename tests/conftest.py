@@ -1,11 +1,17 @@
 """Shapes written in signatures are checked while the tests run, and real footage is found or its tests are skipped."""
 
 import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
 import torch
 from jaxtyping import install_import_hook
+
+# Whoever started the tests in the background made them deaf to Ctrl-C, and with them every process they start.
+if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Must come before anything imports the package.
 install_import_hook("timecycle", "shapecheck.check")
