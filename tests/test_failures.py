@@ -12,9 +12,10 @@ import torch
 from clips import small_world, write_clip, write_mask
 from timecycle.cli import console
 from timecycle.cli.main import main
-from timecycle.errors import LabelError, TimecycleError, explained
+from timecycle.errors import LabelError, TimecycleError
 from timecycle.labels import Keypoints
 from timecycle.labels.names import check_names
+from timecycle.shortages import explained
 
 
 def told(capsys) -> str:
@@ -30,6 +31,11 @@ def told(capsys) -> str:
         (OSError(errno.EMFILE, "Too many open files"), "ulimit -n", 2),
         (MemoryError(), "there is not enough memory", 2),
         (RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes"), "not enough memory", 2),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+            "not enough memory",
+            2,
+        ),
         (RecursionError("maximum recursion depth exceeded"), "nested too deeply", 2),
         (KeyError("surprise"), "this should not have happened: KeyError: 'surprise'", 1),
     ],

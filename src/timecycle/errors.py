@@ -1,7 +1,5 @@
 """One family of errors: each names the problem, the place and the remedy, on one line."""
 
-import errno
-
 
 class TimecycleError(Exception):
     """Anything a user can mend: `problem` says what is wrong and where, `remedy` what to do about it."""
@@ -54,42 +52,6 @@ class MissingError(StoreError):
 
 class DamagedError(StoreError):
     """What a folder or object store holds is not what was put there."""
-
-
-def explained(error: BaseException) -> TimecycleError | None:
-    """What the operating system refused, in our words; None if it is something else."""
-    if isinstance(error, TimecycleError):
-        return error
-    if is_shortage_of_memory(error):
-        return TimecycleError(
-            "there is not enough memory", remedy="use smaller images (--set image_size_px=240), or end other programs"
-        )
-    if isinstance(error, RecursionError):
-        return TimecycleError("an input is nested too deeply", remedy="check the JSON files that were given")
-    if isinstance(error, OSError):
-        place = f" {error.filename}" if error.filename else ""
-        reason = error.strerror or first_line(error)
-        return TimecycleError(
-            f"the system refused{place}: {reason}", remedy=_REMEDIES.get(error.errno or 0, "check the path and rights")
-        )
-    return None
-
-
-def is_shortage_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out; torch says so in words."""
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and ("not enough memory" in str(error) or "out of memory" in str(error))
-    )
-
-
-_REMEDIES = {
-    errno.ENOSPC: "free some space, or choose another place with -o",
-    errno.EDQUOT: "free some space, or choose another place with -o",
-    errno.EMFILE: "allow more open files: ulimit -n 4096",
-    errno.ENFILE: "end other programs: the machine has no open files left",
-    errno.EAGAIN: "end other programs: the machine has no processes or memory left",
-    errno.ENAMETOOLONG: "give a shorter name",
-}
 
 
 def first_line(error: BaseException) -> str:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from timecycle.errors import ShortageError
+from timecycle.errors import ShortageError, TimecycleError, first_line
 
 _MEMORY = (
     "memory is short",
@@ -34,7 +34,7 @@ _BY_NUMBER = {
     errno.EFBIG: _SIZE,
     **({errno.EDQUOT: _QUOTA} if hasattr(errno, "EDQUOT") else {}),
 }
-_TORCH = ("can't allocate memory", "out of memory")  # torch raises plain RuntimeErrors
+_TORCH = ("can't allocate memory", "not enough memory", "out of memory")  # torch raises plain RuntimeErrors
 _THREAD = "can't start new thread"
 _AMBIGUOUS_BYTES = 1 << 30  # who asks for more than this, and is refused by FFmpeg, is a damaged header
 _VERDICT_BYTES = 1 << 28
@@ -81,6 +81,27 @@ def check_verdict(error: BaseException, doing: str) -> None:
         raise found from error
 
 
+def explained(error: BaseException) -> TimecycleError | None:
+    """What the operating system refused a command, in our words; None if it is something else."""
+    if isinstance(error, TimecycleError):
+        return error
+    if isinstance(error, MemoryError) or _is_torchs_memory(error):
+        return TimecycleError(
+            "there is not enough memory", remedy="use smaller images (--set image_size_px=240), or end other programs"
+        )
+    if isinstance(error, RecursionError):
+        return TimecycleError("an input is nested too deeply", remedy="check the JSON files that were given")
+    if isinstance(error, OSError):
+        place, reason = f" {error.filename}" if error.filename else "", error.strerror or first_line(error)
+        _, remedy = _BY_NUMBER.get(error.errno or 0) or ("", "check the path and rights; it may be too long")
+        return TimecycleError(f"the system refused{place}: {reason}", remedy=remedy)
+    return None
+
+
+def _is_torchs_memory(error: BaseException) -> bool:
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _TORCH)
+
+
 def _found(error: BaseException) -> tuple[str, str] | None:
     if isinstance(error, MemoryError):
         return _MEMORY if not _of_ffmpeg(error) or not _can_allocate(_AMBIGUOUS_BYTES) else None
@@ -89,13 +110,9 @@ def _found(error: BaseException) -> tuple[str, str] | None:
         return None if _can_start_thread() else _THREADS
     if isinstance(error, OSError):
         return _BY_NUMBER.get(number) if number is not None else None
-    if isinstance(error, RuntimeError):
-        text = str(error)
-        if any(words in text for words in _TORCH):
-            return _MEMORY
-        if _THREAD in text:
-            return _THREADS
-    return None
+    if _is_torchs_memory(error):
+        return _MEMORY
+    return _THREADS if isinstance(error, RuntimeError) and _THREAD in str(error) else None
 
 
 def _of_ffmpeg(error: BaseException) -> bool:

@@ -24,7 +24,8 @@ from timecycle.cli.train import Train
 from timecycle.cli.tune import Tune
 from timecycle.cli.weights import Weights
 from timecycle.cores import usable_cores
-from timecycle.errors import TimecycleError, explained, first_line
+from timecycle.errors import TimecycleError, first_line
+from timecycle.shortages import explained
 from timecycle.version import __version__
 
 _SIGPIPE = 13
