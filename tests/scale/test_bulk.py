@@ -11,6 +11,7 @@ import tarfile
 import time
 from pathlib import Path
 
+import av
 import pytest
 from PIL import Image
 
@@ -199,6 +200,27 @@ def test_most_videos_given_up_is_an_alarm_and_a_repaired_one_is_tried_again(corp
     assert code == 1
     assert "2 of 3 videos are done, 1 of them before" in said
     assert "alarm" not in said
+
+
+def test_a_damaged_video_is_given_up_unless_it_is_allowed(corpus, tmp_path, capsys):
+    with av.open(str(corpus / "v0.mp4")) as source, av.open(str(tmp_path / "v.mkv"), "w") as target:
+        stream = target.add_stream_from_template(source.streams.video[0])
+        packets = [packet for packet in source.demux(video=0) if packet.dts is not None]
+        for packet in packets:
+            packet.stream = stream
+            target.mux(packet)
+    whole = (tmp_path / "v.mkv").read_bytes()
+    (tmp_path / "v.mkv").write_bytes(whole[: len(whole) * 2 // 3])
+    shutil.copy(corpus / "m0.png", tmp_path)
+    (tmp_path / "videos.csv").write_text("video,labels\nv.mkv,m0.png\n")
+    code, said = run_here(capsys, tmp_path, tmp_path / "out")
+    assert code == 1
+    assert "0 of 1 videos are done" in said
+    code, said = run_here(capsys, tmp_path, tmp_path / "out", "--retry-dead", "--allow-damaged")
+    assert code == 0, said
+    record = json.loads((tmp_path / "out/records/v.json").read_text())
+    assert 0 < record["frames"] < 8
+    assert record["damage"] == json.loads((tmp_path / "out/v/run.json").read_text())["video"]["damage"] is not None
 
 
 @pytest.mark.slow  # starts two Ray clusters

@@ -103,6 +103,21 @@ def test_the_checksums_of_matroska_find_a_flipped_bit_of_a_picture(tmp_path: Pat
         len(open_video(path))
 
 
+@pytest.mark.parametrize(
+    ("box", "movflags", "what"),
+    [
+        (b"mdhd", "faststart", "a track has no media header"),
+        (b"trun", "frag_keyframe+empty_moov", r"the fragment at byte \d+ lists no frames of track 1"),
+    ],
+)
+def test_a_box_that_lost_its_name_is_missed(tmp_path: Path, box: bytes, movflags: str, what: str) -> None:
+    path = write_footage(tmp_path / "a.mp4", movflags=movflags)
+    assert walk_mp4(path).damage is None
+    path.write_bytes(path.read_bytes().replace(box, b"free", 1))
+    with pytest.raises(VideoError, match=what):
+        len(open_video(path))
+
+
 def test_a_fragment_that_nothing_describes_is_a_loss(tmp_path: Path) -> None:
     path = write_footage(tmp_path / "a.mp4", movflags="frag_keyframe+empty_moov")
     assert (walk_mp4(path).damage, walk_mp4(path).tracks[1].frames) == (None, 30)

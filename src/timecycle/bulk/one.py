@@ -50,6 +50,7 @@ class Work:
     device: Device = "auto"
     precision: PrecisionChoice = "fp32"
     label_files: LabelFiles = "palette"
+    allow_damaged: bool = False  # no setting of the output: a whole video gives the same with it
     manifest: str = ""  # its checksum, for the records
     encoder_sha256: str = ""  # of the weights that every process must find under the encoder's name
     encoder_form: str = ""
@@ -78,6 +79,7 @@ class Record:
     labels: str
     settings: str  # checksum of Work.settings
     manifest: str
+    damage: str | None = None  # of a video that was accepted though it is damaged
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ def _labelled(item: Item, work: Work, outputs: Outputs, held: Lease) -> Record:
     inputs = inputs_of(item)
     with ExitStack() as stack:
         folder = stack.enter_context(outputs.work_folder(item.name, held)) / "out"
-        video = stack.enter_context(open_video(_at_hand(item.video, stack)))
+        video = stack.enter_context(open_video(_at_hand(item.video, stack), allow_damaged=work.allow_damaged))
         labels = check_labels(video, read_labels(item.labels, numbers=video.numbers, size=video.size.shape))
         origin = Origin(video=item.video, fps=None, encoder=work.encoder, device=work.device, precision=work.precision)
         task = Task(
@@ -214,6 +216,7 @@ def _labelled(item: Item, work: Work, outputs: Outputs, held: Lease) -> Record:
             labels=inputs.labels,
             settings=sum_of(work.settings()),
             manifest=work.manifest,
+            damage=video.damage,
         )
         outputs.commit(item.name, folder, asdict(record), held)
     return record

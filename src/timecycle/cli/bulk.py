@@ -15,6 +15,7 @@ from timecycle.bulk.one import Work, prepare
 from timecycle.cli.console import Bar, err, out, progress
 from timecycle.cli.options import (
     Abstain,
+    AllowDamaged,
     Device,
     Encoder,
     LabelFilesOption,
@@ -62,6 +63,7 @@ class Bulk:
     abstain: Abstain = 0.0
     unjudged: Unjudged = False
     label_files: LabelFilesOption = "palette"
+    allow_damaged: AllowDamaged = False
 
     def __call__(self) -> int:
         share = Share.parse(self.shard) if self.shard else None
@@ -74,6 +76,7 @@ class Bulk:
             device=self.device,
             precision=self.precision,
             label_files=self.label_files,
+            allow_damaged=self.allow_damaged,
             manifest=sha256([self.manifest]),
         )
         work = prepare(asked)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _MOST_READ = 256 << 20  # bytes of one box; tables of a day at 60 frames a second have less
+_DURATION_IS_EMPTY = 0x010000  # a flag of tfhd
 _BESIDE_FRAGMENTS = frozenset(
     {
         b"moof",
@@ -105,6 +106,8 @@ def _read_movie(content: bytes, found: Mp4File) -> None:
     for kind, body in _boxes(content):
         if kind == b"trak":
             parts = dict(_boxes(body))
+            if b"mdhd" not in dict(_boxes(parts.get(b"mdia", b""))):
+                found.damage = "a track has no media header (mdhd)"  # FFmpeg would leave it out
             number, duration = _track_header(parts.get(b"tkhd", b""))
             track = found.tracks.setdefault(number, Mp4Track())
             track.frames += _samples(parts.get(b"mdia", b""))
@@ -120,15 +123,19 @@ def _read_fragment(content: bytes, at: int, found: Mp4File) -> None:
             found.damage = f"there is no box {kind!r} (in the fragment at byte {at})"
         if kind != b"traf":
             continue
-        number = 0
+        number, is_empty, runs = 0, False, 0
         for inner, data in _boxes(body):
             if inner not in _IN_TRACK_FRAGMENT:
                 found.damage = f"there is no box {inner!r} (in the fragment at byte {at})"
             if inner == b"tfhd":
-                (number,) = struct.unpack_from(">I", data, 4)
+                flags, number = struct.unpack_from(">II", data)
+                is_empty = bool(flags & _DURATION_IS_EMPTY)
             if inner == b"trun":
+                runs += 1
                 track = found.tracks.setdefault(number, Mp4Track())
                 track.frames += struct.unpack_from(">I", data, 4)[0]
+        if not runs and not is_empty:
+            found.damage = f"the fragment at byte {at} lists no frames of track {number}"
 
 
 def _samples(media: bytes) -> int:

@@ -1,0 +1,243 @@
+"""Commands that are killed while they write end, after they are run again, with the bytes of one nobody disturbed.
+
+    python benchmarks/command_kills.py [--work DIR] [--kills 20] [--command NAME ...] [--dry]
+
+The commands are propagate, correct, undo, bulk and pack, on small clips of the synthetic world with the bundled
+encoder; kills.py does the same for training. Each command runs once undisturbed while its changes of files are
+counted: opening for writing, renaming, removing, making folders. Then a process of it is killed with SIGKILL just
+before a change, at points spread evenly over all of them, the same command is run once more, and what it leaves is
+compared. What depends on the clock (times in records, leases) is left out, and of the overlay video only the frames are
+counted. Needs a system with SIGKILL and fork.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from record import write_record
+from timecycle.cli.main import main as timecycle
+from timecycle.labels import Masks
+from timecycle.synthetic import World, WorldConfig, make_world
+from timecycle.video import Size, VideoWriter, open_video
+
+_CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link")
+# What tells the time, or of what this process did itself; checksums of files that hold such things.
+_TIMELY = {
+    "summary.json": re.compile(r'"(seconds|frames_a_second|frames|before)": [^,\n]*'),
+    "*": re.compile(r'"seconds": [^,}\n]*|"(overlay\.mp4|run\.json)": \[[^]]*\]'),
+}
+_NEVER = -1
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that writes: what it starts from, and how it is asked to finish what a kill left."""
+
+    name: str
+    words: Callable[[Path], Sequence[str]]  # by the folder it writes to
+    begin: Callable[[Path], None] = lambda out: None
+    again: Callable[[Path], Sequence[str] | None] | None = None  # where that differs; None: it was done already
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, help="an empty folder to keep all outputs in")
+    parser.add_argument("--kills", type=int, default=20, help="of each command (20)", metavar="N")
+    parser.add_argument("--command", nargs="+", help="only these", metavar="NAME")
+    parser.add_argument("--dry", action="store_true", help="write no record")
+    chosen = parser.parse_args()
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        work = (chosen.work or Path(scratch)).absolute()
+        commands = [one for one in prepare(work / "inputs") if not chosen.command or one.name in chosen.command]
+        found = {one.name: compare(one, work / one.name, chosen.kills) for one in commands}
+    measured = {
+        "kills": sum(one["kills"] for one in found.values()),
+        "differences": sum(len(one["differences"]) for one in found.values()),
+        "by_command": found,
+    }
+    print(json.dumps(measured, indent=2))
+    if not chosen.dry:
+        about = {"kills_per_command": chosen.kills, "threads": 1, "encoder": "bundled"}
+        print(write_record("command_kills", settings=about, measured=measured, seconds=time.monotonic() - began))
+    sys.exit(1 if measured["differences"] else 0)
+
+
+# The commands
+
+
+def prepare(folder: Path) -> list[Command]:
+    """Make the inputs of all commands: clips, masks, a manifest, a finished run and a corrected one."""
+    folder.mkdir(parents=True)
+    world = make_world(WorldConfig(height_px=64, width_px=96, frames=24))
+    clip, first, middle = _write_clip(folder / "clip.mp4", world), folder / "first.png", folder / "middle.png"
+    Masks(world.mask(0)).write(first)
+    Masks(world.mask(12)).write(middle)
+    (folder / "clips").mkdir()
+    for number in range(4):
+        _write_clip(folder / f"clips/{number}.mp4", make_world(WorldConfig(height_px=64, width_px=96, seed=number)))
+    lines = "".join(f"clips/{number}.mp4,first.png\n" for number in range(4))
+    (folder / "manifest.csv").write_text("video,labels\n" + lines)
+    finished, corrected = folder / "finished", folder / "corrected"
+    _succeed("propagate", clip, first, "-o", finished)
+    shutil.copytree(finished, corrected)
+    _succeed("correct", corrected, f"12={middle}")
+    pack = ("--short-side", "48", "--shard-mb", "0.02", "--workers", "1")
+    return [
+        Command(
+            "propagate",
+            lambda out: ("propagate", *map(str, (clip, first)), "-o", str(out)),
+            again=lambda out: (
+                *("propagate", *map(str, (clip, first)), "-o", str(out)),
+                *(["--resume"] if (out / "run.json").exists() else []),
+            ),
+        ),
+        Command(
+            "correct",
+            lambda out: ("correct", str(out), f"12={middle}"),
+            begin=lambda out: _copy(finished, out),
+            again=lambda out: None if _corrections(out) == 1 else ("correct", str(out), f"12={middle}"),
+        ),
+        Command(
+            "undo",
+            lambda out: ("correct", str(out), "--undo"),
+            begin=lambda out: _copy(corrected, out),
+            again=lambda out: ("correct", str(out), "--undo") if (out / "history").exists() else None,
+        ),
+        Command("bulk", lambda out: ("bulk", str(folder / "manifest.csv"), "-o", str(out))),
+        Command("pack", lambda out: ("pack", str(folder / "clips"), str(out), *pack)),
+    ]
+
+
+def _write_clip(path: Path, world: World) -> Path:
+    with VideoWriter(path, Size(world.config.height_px, world.config.width_px), Fraction(1, 24)) as writer:
+        for index, image in enumerate(world.frames()):
+            writer.write(image, index)
+    return path
+
+
+def _corrections(out: Path) -> int:
+    """Of a run whose last correction is whole."""
+    entries = len(list((out / "history").glob("*/entry.json")))
+    return entries if json.loads((out / "run.json").read_text()).get("corrections", 0) == entries else 0
+
+
+def _copy(source: Path, out: Path) -> None:
+    shutil.copytree(source, out)
+
+
+# Killing and comparing
+
+
+def compare(command: Command, work: Path, kills: int) -> dict[str, Any]:
+    """Run a command undisturbed, and killed at points spread over all its changes; name every difference."""
+    work.mkdir(parents=True)
+    whole = work / "whole"
+    command.begin(whole)
+    changes = _live(command.words(whole), whole, _NEVER)
+    wanted = contents(whole)
+    points = sorted({1 + number * changes // kills for number in range(kills)})
+    killed, differences = 0, []
+    for point in points:
+        out = work / f"{point:05d}"
+        command.begin(out)
+        killed += _live(command.words(out), out, point) == _NEVER
+        again = command.again(out) if command.again else command.words(out)
+        if again is not None:
+            _live(again, out, _NEVER)
+        differences += [f"change {point}: {name}" for name in differing(wanted, contents(out))]
+        shutil.rmtree(out)
+        print(f"{command.name:10s} killed before change {point:4d} of {changes}", flush=True)
+    return {"changes": changes, "kills": killed, "files_compared": len(wanted), "differences": differences}
+
+
+def _live(words: Sequence[str], out: Path, point: int) -> int:
+    """Run a command in a process of its own; returns its number of changes, or _NEVER if it was killed."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            changes = _count_changes(out.name, point)
+            with contextlib.redirect_stdout(io.StringIO()):
+                code = _code(words)
+            os.write(writer, str(changes()).encode())
+        finally:
+            os._exit(code)
+    os.close(writer)
+    _, status = os.waitpid(child, 0)
+    with os.fdopen(reader) as said:
+        told = said.read()
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL and point != _NEVER:
+        return _NEVER
+    if status:
+        raise RuntimeError(f"timecycle {' '.join(words)} failed with status {status}")
+    return int(told)
+
+
+def _count_changes(folder: str, point: int) -> Callable[[], int]:
+    """Count the changes of files below a folder of this name from now on, and die just before one of them."""
+    changes = 0
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal changes
+        is_write = event == "open" and int(arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR)
+        if (is_write or event in _CHANGES) and f"/{folder}" in str(arguments[0]):
+            changes += 1
+            if changes == point:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(watch)
+    return lambda: changes
+
+
+def _code(words: Sequence[str]) -> int:
+    try:
+        return int(timecycle(list(words)) or 0)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
+
+
+def _succeed(*words: object) -> None:
+    if _live([str(word) for word in words], Path("no such folder"), _NEVER) < 0:
+        raise RuntimeError(f"timecycle {words} was killed")
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Checksums of all files, without what depends on the clock or on this folder's own name."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): _checksum(path, folder) for path in files if path.name != ".lock"}
+
+
+def _checksum(path: Path, folder: Path) -> str:
+    if path.suffix == ".mp4":
+        with open_video(path) as video:
+            return f"{len(video)} frames"
+    content = path.read_bytes()
+    if path.suffix in (".json", ".jsonl"):
+        timely = _TIMELY.get(path.name, _TIMELY["*"])
+        content = timely.sub("", content.decode().replace(str(folder), "OUT")).encode()
+    return hashlib.sha256(content).hexdigest()
+
+
+def differing(wanted: dict[str, str], there: dict[str, str]) -> list[str]:
+    """Files that are missing, have other content or should not be there."""
+    return sorted(name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name))
+
+
+if __name__ == "__main__":
+    main()
