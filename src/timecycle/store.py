@@ -87,6 +87,17 @@ class Folder:
             whole.unlink(missing_ok=True)
         return True
 
+    def clear_unfinished(self, name: str = "") -> None:
+        """Remove what killed writes of a file left, or of all files beside each other in the folder.
+
+        Only for who alone writes them.
+        """
+        path = self._path / name
+        folder, start = (path.parent, f".{path.name}.") if name else (path, ".")
+        for part in folder.glob(".*.part"):
+            if part.name.startswith(start):
+                part.unlink(missing_ok=True)
+
     def remove(self, name: str) -> None:
         """Remove it, if it is there."""
         with writing(self._path / name):
@@ -149,6 +160,9 @@ class ObjectStore:
         except _ExistsError:
             return False
         return True
+
+    def clear_unfinished(self, name: str = "") -> None:
+        """Do nothing: an object is there whole or not at all."""
 
     def remove(self, name: str) -> None:
         """Remove it, if it is there."""

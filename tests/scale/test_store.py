@@ -26,6 +26,17 @@ def test_what_is_written_is_read(store, tmp_path):
     assert store.sizes() == {"a/b.bin": 3, "c.tar": 256 * 50_000}
 
 
+def test_what_killed_writes_left_is_cleared_by_who_alone_writes_the_file(tmp_path):
+    store = Folder(tmp_path)
+    store.write("a/b.json", b"whole")
+    for name in ("a/.b.json.12ab.part", "a/.bb.json.12ab.part", ".c.tar.12ab.part"):
+        (tmp_path / name).write_bytes(b"half")
+    store.clear_unfinished("a/b.json")
+    assert {path.name for path in (tmp_path / "a").iterdir()} == {"b.json", ".bb.json.12ab.part"}
+    store.clear_unfinished()
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
 def test_what_is_not_there_is_named(store, tmp_path):
     for act in (lambda: store.read("x.json"), lambda: store.fetch("x.json", tmp_path / "x")):
         with pytest.raises(StoreError, match=r"(store|corpus) has no x\.json; check the address"):

@@ -164,6 +164,7 @@ class Outputs:
         about = {**record, "name": name, "files": files}
         if problem := self.difference(about):
             raise StoreError(f"{problem}, a moment ago", remedy="find out who else writes there, then run it again")
+        self._store.clear_unfinished(f"{RECORDS}/{name}.json")
         self._store.write(f"{RECORDS}/{name}.json", (json.dumps(about) + "\n").encode())
 
     def _commit_folder(self, target: Path, folder: Path, files: Files) -> None:

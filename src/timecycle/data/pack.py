@@ -128,6 +128,7 @@ def pack(
         todo = {path: mark for path, mark in found.items() if packed.get(path) != mark}
         if old is not None and not todo:
             return old
+        store.clear_unfinished()
         packer = _Packer(root_of(videos), store, work, config, known, old.shards if old is not None else ())
         with stopping(f"while {store.name} was packed"), ExitStack() as stack:
             for source in packer.cut(todo, workers, stack):
