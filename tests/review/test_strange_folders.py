@@ -95,6 +95,13 @@ def test_a_pipe_in_a_run_is_not_waited_for(out):
         check(out)
 
 
+def test_a_record_with_more_frames_than_memory_holds_is_refused(out):
+    record = json.loads((out / "run.json").read_text())
+    change(out, video=record["video"] | {"frames": 10**15})
+    with pytest.raises(OutputError, match=r"frames\.csv does not have one line for every frame"):
+        check(out)
+
+
 def test_checking_writes_nothing_but_its_report(out):
     before = contents(out)
     check(out)

@@ -41,6 +41,11 @@ def test_equal_videos_give_equal_shards_whoever_cuts_them(films, tmp_path):
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
+def test_clips_longer_than_any_number_are_refused():
+    with pytest.raises(SettingsError, match="more than a day"):
+        ClipForm(longest_seconds=10**400)
+
+
 def test_a_pack_is_what_it_says_and_any_reader_of_webdataset_can_read_it(films, tmp_path):
     done = packed(films, tmp_path / "pack")
     for listed, shard in zip(done.shards, read_shards(Folder(tmp_path / "pack"), done), strict=True):

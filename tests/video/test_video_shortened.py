@@ -12,6 +12,7 @@ from coded_footage import code_of, write_footage
 
 from timecycle.errors import VideoError
 from timecycle.video import Video, decoder, open_video
+from timecycle.video.avi_file import has_sound_index
 from timecycle.video.ffmpeg_log import listening
 from timecycle.video.matroska_file import walk_matroska
 from timecycle.video.mp4_file import walk_mp4
@@ -116,6 +117,37 @@ def test_a_box_that_lost_its_name_is_missed(tmp_path: Path, box: bytes, movflags
     path.write_bytes(path.read_bytes().replace(box, b"free", 1))
     with pytest.raises(VideoError, match=what):
         len(open_video(path))
+
+
+def agrees_with_itself(path: Path) -> bool:
+    """Whether every frame is the same by its index and in order."""
+    with open_video(path) as video:
+        images = [frame.image.tobytes() for frame in video]
+    with open_video(path) as video:
+        return all(video[index].image.tobytes() == images[index] for index in reversed(range(len(images))))
+
+
+@pytest.mark.parametrize("entry", [3, 7])
+def test_an_avi_with_a_damaged_index_gives_the_same_frames_by_index(tmp_path: Path, entry: int) -> None:
+    path = write_footage(tmp_path / "a.avi", codec="mjpeg", pix_fmt="yuvj420p")
+    assert has_sound_index(path)
+    data = bytearray(path.read_bytes())
+    start = data.index(b"idx1") + 8 + 16 * entry
+    data[start : start + 4] = b"99zz"
+    path.write_bytes(data)
+    assert not has_sound_index(path)
+    assert agrees_with_itself(path)
+
+
+def test_a_time_that_runs_ahead_does_not_move_a_frame_by_its_index(tmp_path: Path) -> None:
+    path = write_footage(tmp_path / "a.webm", codec="libvpx", options=VPX_FAST)
+    with av.open(str(path)) as container:
+        first = next(packet for packet in container.demux(video=0) if packet.size)
+    data = bytearray(path.read_bytes())
+    time = data.index(bytes(first)) - 3  # of a SimpleBlock: track, time (2 bytes), flags, frame
+    data[time : time + 2] = (512).to_bytes(2, "big")
+    path.write_bytes(data)
+    assert agrees_with_itself(path)
 
 
 def test_a_fragment_that_nothing_describes_is_a_loss(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ Picture = UInt8[np.ndarray, "height width 3"]
 
 # One thread and no lookahead trees: the same pictures give the same bytes. A keyframe every second: a few frames from
 # the middle cost little.
+_LONGEST_SECONDS = 86_400
 _CODING = {"crf": "20", "preset": "veryfast", "g": "12", "threads": "1", "x264-params": "mbtree=0"}
 
 
@@ -39,6 +40,10 @@ class ClipForm:
             raise SettingsError(
                 f"the short side is {self.short_side_px} px and the rate {self.fps}",
                 remedy="give at least 16 px, and 1 to 240 frames a second",
+            )
+        if not (0 < self.longest_seconds <= _LONGEST_SECONDS):
+            raise SettingsError(
+                "clips of no length or of more than a day were asked for", remedy="give longest_seconds from 1 to 86400"
             )
         if self.fewest_frames < 2 or self.longest_seconds * self.fps < self.fewest_frames:
             raise SettingsError(

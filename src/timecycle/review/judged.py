@@ -81,7 +81,7 @@ def read_judged(folder: Path) -> Judged:
         with (folder / "frames.csv").open(encoding="utf-8", newline="") as file:
             frames = [_frame(row) for row in csv.DictReader(file)]
         objects = read_objects(folder / "objects.csv")
-        if [frame.index for frame in frames] != list(range(record["video"]["frames"])):
+        if len(frames) != record["video"]["frames"] or any(i != frame.index for i, frame in enumerate(frames)):
             raise ValueError("frames.csv does not have one line for every frame")
         if not all(0 <= index < len(frames) for index in objects):
             raise ValueError("objects.csv has frames that frames.csv lacks")

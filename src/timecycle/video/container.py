@@ -13,6 +13,7 @@ from jaxtyping import UInt8
 
 from timecycle.errors import VideoError
 from timecycle.files import sha256
+from timecycle.video.avi_file import has_sound_index
 from timecycle.video.completeness import loss_in, undecoded_in
 from timecycle.video.cursor import Cursor, WrongTableError
 from timecycle.video.decoder import Decoder, damaged, shown_at, upright_size
@@ -101,7 +102,8 @@ class ContainerVideo(Video):
             self._found += decoder.damage
             if len(table) == 0:
                 raise damaged(self._path, "no frame of it can be decoded")
-            return table.without_entry_points() if decoder.damage else table
+            misleads = "avi" in decoder.formats and not has_sound_index(self._path)
+            return table.without_entry_points() if decoder.damage or misleads else table
 
     def _correct_table(self, wrong_at: int) -> None:
         """Replace a table that decoding proved wrong, unless the file itself is to blame."""

@@ -111,6 +111,11 @@ class Decoder:
         return not {"mp4", "matroska"}.isdisjoint(self.formats)
 
     @property
+    def reorders(self) -> bool:
+        """Whether frames of the codec may be stored in another order than they are shown."""
+        return self._stream.codec_context.codec.reorder
+
+    @property
     def hides_frames(self) -> bool:
         """Whether some packets of the codec only prepare later frames."""
         return self._stream.codec_context.codec.canonical_name == "vp8"

@@ -25,10 +25,10 @@ class FrameTable:
         if not decoder.packets_are_frames:
             return None
         shown = [(packet.pts, packet.is_keyframe) for packet in decoder.packets()]
-        timed = sorted((stamp, is_key) for stamp, is_key in shown if stamp is not None)
-        if len({stamp for stamp, _ in timed}) < len(shown):
-            return None
-        return cls._of(timed, decoder, certain=False)
+        timed = [(stamp, is_key) for stamp, is_key in shown if stamp is not None]
+        if len({stamp for stamp, _ in timed}) < len(shown) or (not decoder.reorders and timed != sorted(timed)):
+            return None  # times that go back in a codec without reordering are damaged: the decoder's order holds
+        return cls._of(sorted(timed), decoder, certain=False)
 
     @classmethod
     def from_frames(cls, decoder: Decoder) -> "FrameTable":

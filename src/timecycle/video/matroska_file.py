@@ -76,7 +76,7 @@ def _look(file: BinaryIO, name: int, size: int, found: MatroskaFile) -> None:
 def _check_sum(file: BinaryIO, name: int, size: int | None, found: MatroskaFile) -> None:
     """Compare the checksum, where an element begins with one, with the rest of its content."""
     start = file.tell()
-    if name != _SEGMENT and size is not None and size <= _MOST_CHECKED and file.read(2) == b"\xbf\x84":
+    if name != _SEGMENT and size is not None and 6 <= size <= _MOST_CHECKED and file.read(2) == b"\xbf\x84":
         stated = int.from_bytes(file.read(4), "little")
         if zlib.crc32(file.read(size - 6)) != stated:
             found.damage = f"the checksum of the element at byte {start} does not hold"
