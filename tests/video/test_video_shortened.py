@@ -139,6 +139,14 @@ def test_an_avi_with_a_damaged_index_gives_the_same_frames_by_index(tmp_path: Pa
     assert agrees_with_itself(path)
 
 
+def test_the_index_of_an_avi_that_is_cut_short_anywhere_can_be_looked_at(tmp_path: Path) -> None:
+    path = write_footage(tmp_path / "a.avi", codec="mjpeg", pix_fmt="yuvj420p")
+    data = path.read_bytes()
+    for length in range(0, len(data), 13):
+        path.write_bytes(data[:length])
+        has_sound_index(path)
+
+
 def test_a_time_that_runs_ahead_does_not_move_a_frame_by_its_index(tmp_path: Path) -> None:
     path = write_footage(tmp_path / "a.webm", codec="libvpx", options=VPX_FAST)
     with av.open(str(path)) as container:

@@ -29,7 +29,8 @@ def has_sound_index(path: Path) -> bool:
             if kind == b"idx1":
                 if length // _ENTRY.size > _MOST_ENTRIES:
                     return False
-                data = file.read(length // _ENTRY.size * _ENTRY.size)
+                data = file.read(length)
+                data = data[: len(data) // _ENTRY.size * _ENTRY.size]
                 return [(name, size) for name, _, _, size in _ENTRY.iter_unpack(data) if name != b"rec "] == chunks
     return True
 
@@ -48,6 +49,9 @@ def _chunks(file: BinaryIO, start: int, end: int) -> Iterator[tuple[bytes, int, 
     at = start
     while at + 8 <= end:
         file.seek(at)
-        kind, length = struct.unpack("<4sI", file.read(8))
+        head = file.read(8)
+        if len(head) < 8:  # a list that claims more than the file holds
+            return
+        kind, length = struct.unpack("<4sI", head)
         yield kind, at + 8, length
         at += 8 + length + length % 2
