@@ -1,9 +1,9 @@
-"""How well does a box stand for a mask? The box around the object of a first frame, as it is and refined by GrabCut.
+"""Evaluate masks made from boxes: the box around the object of a first frame, unrefined and refined by GrabCut.
 
     python benchmarks/box.py DATA
 
-The first frames of DAVIS-2016 val, each with the box around its true mask. Nothing was chosen by them: the settings of
-labels/box.py were chosen on outlines moved across other footage. Results: box.json.
+The first frames of DAVIS-2016 val, each with the box around its true mask. The settings of labels/box.py were chosen on
+composites of other footage. Results: box.json.
 """
 
 import argparse
@@ -15,8 +15,8 @@ from statistics import fmean
 import numpy as np
 
 from record import write_record
-from timecycle.evaluation.davis import find_davis
-from timecycle.evaluation.metrics.regions import jaccard
+from timecycle.evaluation.metrics.masks import jaccard
+from timecycle.evaluation.protocols.davis import find_davis
 from timecycle.labels import Masks
 from timecycle.labels import box as settings
 from timecycle.labels.box import object_in_box, whole_box
@@ -24,20 +24,20 @@ from timecycle.video import open_video
 
 
 def measure(data: Path) -> dict[str, dict[str, float]]:
-    """The overlap (J) with the true mask of each sequence, and the CPU seconds that refining took."""
+    """Return the overlap (J) with the true mask of each sequence, and the CPU seconds of refining."""
     scores = {}
     for clip in find_davis(data / "davis2016", year="2016").clips:
         folders = (data / "davis2016" / part / "480p" / clip.name for part in ("JPEGImages", "Annotations"))
         images, annotations = (min(folder.iterdir()) for folder in folders)
-        image, truth = open_video(images)[0].image, Masks.read(annotations).ids > 0
-        rows, columns = (np.flatnonzero(truth.any(axis=axis)) for axis in (1, 0))
+        image, ground_truth = open_video(images)[0].image, Masks.read(annotations).ids > 0
+        rows, columns = (np.flatnonzero(ground_truth.any(axis=axis)) for axis in (1, 0))
         box = (float(columns[0]), float(rows[0]), float(columns[-1]), float(rows[-1]))
         began = time.process_time()
         refined = object_in_box(image, box)
         seconds = time.process_time() - began
         scores[clip.name] = {
-            "as is": round(float(jaccard(whole_box(image.shape[0], image.shape[1], box), truth)), 4),
-            "refined": round(float(jaccard(refined, truth)), 4),
+            "as is": round(float(jaccard(whole_box(image.shape[0], image.shape[1], box), ground_truth)), 4),
+            "refined": round(float(jaccard(refined, ground_truth)), 4),
             "cpu_seconds": round(seconds, 2),
         }
         print(clip.name, scores[clip.name], flush=True)
@@ -60,8 +60,8 @@ def main() -> None:
         settings={
             "around": settings._AROUND,
             "middle": settings._MIDDLE,
-            "rounds": settings._ROUNDS,
-            "pixels": settings._PIXELS,
+            "rounds": settings._ITERATIONS,
+            "pixels": settings._MAX_PIXELS,
         },
         measured={"mean": means, "sequences": scores},
         seconds=time.monotonic() - began,

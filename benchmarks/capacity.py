@@ -1,8 +1,8 @@
-"""From measured constants to corpora: hours, bytes, memory and money, with every price a parameter.
+"""Estimate the capacity for large corpora: hours, bytes, memory and cost, with every price a parameter.
 
     python benchmarks/capacity.py [--hours 1e6] [--clips 1e8] [--core-hour 0.04] ...
 
-Reads the records of benchmarks/corpus.py, cost.py and speed.py; nothing is measured here.
+Reads the records of benchmarks/corpus.py, cost.py and speed.py, and measures nothing itself.
 """
 
 import argparse
@@ -21,7 +21,7 @@ NEEDED = ("corpus_pack", "corpus_load", "corpus_index", "corpus_train", "corpus_
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What is not measured: the amounts asked about, prices in dollars, and machines that are not here."""
+    """Assumptions that are not measured: amounts, prices in dollars, and the hardware of a cluster."""
 
     hours: float = 1e6  # of video to train on
     clips: float = 1e8  # to label
@@ -30,14 +30,14 @@ class Assumptions:
     gpu_hour: float = 2.0
     gb_month: float = 0.023  # of an object store
     thousand_puts: float = 0.005
-    gpu_tera_per_second: float = 60.0  # achieved, not the maker's figure
+    gpu_tera_per_second: float = 60.0  # achieved, not peak
     gpus: int = 8000
-    hours_between_failures: float = 6.0  # of all of them together
+    hours_between_failures: float = 6.0  # of the whole cluster
 
 
 @dataclass(frozen=True)
 class Line:
-    """One figure of the table, and where it comes from."""
+    """One amount of the table, and the measurement it is derived from."""
 
     what: str
     amount: str
@@ -47,7 +47,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Capacity:
-    """The arithmetic of training on much video and of labelling many clips."""
+    """Amounts for training on many hours of video and for labelling many clips."""
 
     training: Sequence[Line]
     labelling: Sequence[Line]
@@ -92,7 +92,7 @@ def capacity(records: Mapping[str, Mapping[str, Any]], given: Assumptions) -> Ca
 
 
 def best_interval(save_seconds: float, seconds_between_failures: float) -> float:
-    """Seconds between checkpoints for the least loss: saving costs save/t, a failure half of t (Young 1974)."""
+    """Return the interval between checkpoints of the lowest cost: saving costs save/t, a failure t/2 (Young 1974)."""
     return math.sqrt(2 * save_seconds * seconds_between_failures)
 
 
@@ -109,11 +109,11 @@ def main() -> int:
     for field in fields(Assumptions):
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=type(field.default), default=field.default)
     given = Assumptions(**vars(parser.parse_args()))
-    found = capacity({name: json.loads((RESULTS / f"{name}.json").read_text()) for name in NEEDED}, given)
-    for line in (*found.training, *found.labelling):
+    result = capacity({name: json.loads((RESULTS / f"{name}.json").read_text()) for name in NEEDED}, given)
+    for line in (*result.training, *result.labelling):
         dollars = "" if line.dollars is None else f"${line.dollars:,.0f}"
         print(f"{line.what:34}{line.amount:>26}{dollars:>14}   {line.how}")
-    print(f"save every {found.save_every_minutes:.1f} minutes")
+    print(f"save every {result.save_every_minutes:.1f} minutes")
     return 0
 
 

@@ -1,13 +1,13 @@
-"""Commands that are killed while they write end, after they are run again, with the bytes of one nobody disturbed.
+"""Kill commands while they write, run them again, and compare the results with those of undisturbed commands.
 
     python benchmarks/command_kills.py [--work DIR] [--kills 20] [--command NAME ...] [--dry]
 
 The commands are propagate, correct, undo, bulk and pack, on small clips of the synthetic world with the bundled
-encoder; kills.py does the same for training. Each command runs once undisturbed while its changes of files are
-counted: opening for writing, renaming, removing, making folders. Then a process of it is killed with SIGKILL just
-before a change, at points spread evenly over all of them, the same command is run once more, and what it leaves is
-compared. What depends on the clock (times in records, leases) is left out, and of the overlay video only the frames are
-counted. Needs a system with SIGKILL and fork.
+encoder; kills.py does the same for training. Each command runs once undisturbed while its file changes are counted:
+opening for writing, renaming, removing and making folders. Then a process of it is killed with SIGKILL just before a
+change, at points spread evenly over all changes. The same command runs once more, and its output must be equal. What
+depends on the clock (times in records, leases) is ignored, and of overlay videos only the number of frames is compared.
+Needs a system with SIGKILL and fork.
 """
 
 import argparse
@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,40 +36,41 @@ from timecycle.synthetic import World, WorldConfig, make_world
 from timecycle.video import Size, VideoWriter, open_video
 
 _CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link")
-# What tells the time, or of what this process did itself; checksums of files that hold such things.
-_TIMELY = {
+# Times, counts of what one process did, and checksums of files with such content.
+_VOLATILE = {
     "summary.json": re.compile(r'"(seconds|frames_a_second|frames|before)": [^,\n]*'),
     "*": re.compile(r'"seconds": [^,}\n]*|"(overlay\.mp4|run\.json)": \[[^]]*\]'),
 }
-_NEVER = -1
+_NOT_KILLED = -1  # a point that is never reached
+_KILLED = -1  # instead of a count of changes
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command that writes: what it starts from, and how it is asked to finish what a kill left."""
+    """A command that writes, its starting point, and how it is run again after a kill."""
 
     name: str
-    words: Callable[[Path], Sequence[str]]  # by the folder it writes to
-    begin: Callable[[Path], None] = lambda out: None
-    again: Callable[[Path], Sequence[str] | None] | None = None  # where that differs; None: it was done already
+    arguments: Callable[[Path], Sequence[str]]  # by the folder it writes to
+    begin: Callable[[Path], object] = lambda out: None
+    again: Callable[[Path], Sequence[str] | None] | None = None  # if different; None: it had finished
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, help="an empty folder to keep all outputs in")
-    parser.add_argument("--kills", type=int, default=20, help="of each command (20)", metavar="N")
-    parser.add_argument("--command", nargs="+", help="only these", metavar="NAME")
+    parser.add_argument("--work", type=Path, help="an empty folder for all outputs, which are kept")
+    parser.add_argument("--kills", type=int, default=20, help="kills of each command (20)", metavar="N")
+    parser.add_argument("--command", nargs="+", help="only these commands", metavar="NAME")
     parser.add_argument("--dry", action="store_true", help="write no record")
     chosen = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         work = (chosen.work or Path(scratch)).absolute()
         commands = [one for one in prepare(work / "inputs") if not chosen.command or one.name in chosen.command]
-        found = {one.name: compare(one, work / one.name, chosen.kills) for one in commands}
+        results = {one.name: compare(one, work / one.name, chosen.kills) for one in commands}
     measured = {
-        "kills": sum(one["kills"] for one in found.values()),
-        "differences": sum(len(one["differences"]) for one in found.values()),
-        "by_command": found,
+        "kills": sum(one["kills"] for one in results.values()),
+        "differences": sum(len(one["differences"]) for one in results.values()),
+        "by_command": results,
     }
     print(json.dumps(measured, indent=2))
     if not chosen.dry:
@@ -81,7 +83,7 @@ def main() -> None:
 
 
 def prepare(folder: Path) -> list[Command]:
-    """Make the inputs of all commands: clips, masks, a manifest, a finished run and a corrected one."""
+    """Make the inputs of all commands: clips, masks, a manifest, a finished run and a corrected run."""
     folder.mkdir(parents=True)
     world = make_world(WorldConfig(height_px=64, width_px=96, frames=24))
     clip, first, middle = _write_clip(folder / "clip.mp4", world), folder / "first.png", folder / "middle.png"
@@ -109,13 +111,13 @@ def prepare(folder: Path) -> list[Command]:
         Command(
             "correct",
             lambda out: ("correct", str(out), f"12={middle}"),
-            begin=lambda out: _copy(finished, out),
+            begin=partial(shutil.copytree, finished),
             again=lambda out: None if _corrections(out) == 1 else ("correct", str(out), f"12={middle}"),
         ),
         Command(
             "undo",
             lambda out: ("correct", str(out), "--undo"),
-            begin=lambda out: _copy(corrected, out),
+            begin=partial(shutil.copytree, corrected),
             again=lambda out: ("correct", str(out), "--undo") if (out / "history").exists() else None,
         ),
         Command("bulk", lambda out: ("bulk", str(folder / "manifest.csv"), "-o", str(out))),
@@ -131,42 +133,38 @@ def _write_clip(path: Path, world: World) -> Path:
 
 
 def _corrections(out: Path) -> int:
-    """Of a run whose last correction is whole."""
+    """Count the corrections of a run; 0 if the last one was interrupted."""
     entries = len(list((out / "history").glob("*/entry.json")))
     return entries if json.loads((out / "run.json").read_text()).get("corrections", 0) == entries else 0
-
-
-def _copy(source: Path, out: Path) -> None:
-    shutil.copytree(source, out)
 
 
 # Killing and comparing
 
 
 def compare(command: Command, work: Path, kills: int) -> dict[str, Any]:
-    """Run a command undisturbed, and killed at points spread over all its changes; name every difference."""
+    """Run a command undisturbed, and killed at points spread over all its changes; return every difference."""
     work.mkdir(parents=True)
     whole = work / "whole"
     command.begin(whole)
-    changes = _live(command.words(whole), whole, _NEVER)
-    wanted = contents(whole)
+    changes = _run(command.arguments(whole), whole, _NOT_KILLED)
+    expected = contents(whole)
     points = sorted({1 + number * changes // kills for number in range(kills)})
     killed, differences = 0, []
     for point in points:
         out = work / f"{point:05d}"
         command.begin(out)
-        killed += _live(command.words(out), out, point) == _NEVER
-        again = command.again(out) if command.again else command.words(out)
+        killed += _run(command.arguments(out), out, point) == _KILLED
+        again = command.again(out) if command.again else command.arguments(out)
         if again is not None:
-            _live(again, out, _NEVER)
-        differences += [f"change {point}: {name}" for name in differing(wanted, contents(out))]
+            _run(again, out, _NOT_KILLED)
+        differences += [f"change {point}: {name}" for name in differing(expected, contents(out))]
         shutil.rmtree(out)
         print(f"{command.name:10s} killed before change {point:4d} of {changes}", flush=True)
-    return {"changes": changes, "kills": killed, "files_compared": len(wanted), "differences": differences}
+    return {"changes": changes, "kills": killed, "files_compared": len(expected), "differences": differences}
 
 
-def _live(words: Sequence[str], out: Path, point: int) -> int:
-    """Run a command in a process of its own; returns its number of changes, or _NEVER if it was killed."""
+def _run(arguments: Sequence[str], out: Path, point: int) -> int:
+    """Run a command in a process of its own; returns its number of changes, or _KILLED if it was killed."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -174,23 +172,23 @@ def _live(words: Sequence[str], out: Path, point: int) -> int:
         try:
             changes = _count_changes(out.name, point)
             with contextlib.redirect_stdout(io.StringIO()):
-                code = _code(words)
+                code = _exit_code(arguments)
             os.write(writer, str(changes()).encode())
         finally:
             os._exit(code)
     os.close(writer)
     _, status = os.waitpid(child, 0)
-    with os.fdopen(reader) as said:
-        told = said.read()
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL and point != _NEVER:
-        return _NEVER
+    with os.fdopen(reader) as pipe:
+        count = pipe.read()
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL and point != _NOT_KILLED:
+        return _KILLED
     if status:
-        raise RuntimeError(f"timecycle {' '.join(words)} failed with status {status}")
-    return int(told)
+        raise RuntimeError(f"timecycle {' '.join(arguments)} failed with status {status}")
+    return int(count)
 
 
 def _count_changes(folder: str, point: int) -> Callable[[], int]:
-    """Count the changes of files below a folder of this name from now on, and die just before one of them."""
+    """Count file changes below a folder of this name from now on, and kill this process just before one of them."""
     changes = 0
 
     def watch(event: str, arguments: tuple[Any, ...]) -> None:
@@ -205,20 +203,19 @@ def _count_changes(folder: str, point: int) -> Callable[[], int]:
     return lambda: changes
 
 
-def _code(words: Sequence[str]) -> int:
+def _exit_code(arguments: Sequence[str]) -> int:
     try:
-        return int(timecycle(list(words)) or 0)
+        return int(timecycle(list(arguments)) or 0)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
 
 
-def _succeed(*words: object) -> None:
-    if _live([str(word) for word in words], Path("no such folder"), _NEVER) < 0:
-        raise RuntimeError(f"timecycle {words} was killed")
+def _succeed(*arguments: object) -> None:
+    _run([str(argument) for argument in arguments], Path("no such folder"), _NOT_KILLED)
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Checksums of all files, without what depends on the clock or on this folder's own name."""
+    """Return the checksums of all files, ignoring what depends on the clock or on the folder's name."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): _checksum(path, folder) for path in files if path.name != ".lock"}
 
@@ -229,14 +226,14 @@ def _checksum(path: Path, folder: Path) -> str:
             return f"{len(video)} frames"
     content = path.read_bytes()
     if path.suffix in (".json", ".jsonl"):
-        timely = _TIMELY.get(path.name, _TIMELY["*"])
-        content = timely.sub("", content.decode().replace(str(folder), "OUT")).encode()
+        volatile = _VOLATILE.get(path.name, _VOLATILE["*"])
+        content = volatile.sub("", content.decode().replace(str(folder), "OUT")).encode()
     return hashlib.sha256(content).hexdigest()
 
 
-def differing(wanted: dict[str, str], there: dict[str, str]) -> list[str]:
-    """Files that are missing, have other content or should not be there."""
-    return sorted(name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name))
+def differing(expected: dict[str, str], actual: dict[str, str]) -> list[str]:
+    """Return the files that are missing, extra or different."""
+    return sorted(name for name in expected.keys() | actual.keys() if expected.get(name) != actual.get(name))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Packs, training from S3 and bulk work at full size, with real parts: an S3 server on loopback, a Ray cluster, kills.
+"""Measure packing, loading, training from S3 and bulk labelling, with a local S3 server, a Ray cluster and kills.
 
     python benchmarks/corpus.py RAW_VIDEO --work DIR [--only pack load index train bulk] [--clips 300]
 
-Needs the extras s3 and bulk, and rclone. Results: corpus_pack.json and so on, one for each part.
+Needs the extras s3 and bulk, and rclone. Results: corpus_pack.json and so on, one per measurement.
 """
 
 import argparse
@@ -31,38 +31,38 @@ import numpy as np
 from PIL import Image
 
 from kills import TINY
-from noted_training import samples
+from logged_training import samples
 from record import write_record
 from s3_server import S3Server
 from timecycle.config import train_config
-from timecycle.data.clips import ClipChoice, ClipConfig, choose_clip, read_clip
-from timecycle.data.footage import PackFootage
-from timecycle.data.index import Entry, find_videos
-from timecycle.data.order import generator, shard_sample_at
-from timecycle.data.pack import Pack, PackConfig, check_pack, pack, pack_index, read_pack, read_shards
-from timecycle.data.shard_cache import ShardCache
-from timecycle.data.shards import read_shard, shard_text
+from timecycle.data.augment.clips import ClipChoice, ClipConfig, choose_clip, read_clip
+from timecycle.data.corpus.footage import PackFootage
+from timecycle.data.corpus.index import Entry, find_videos
+from timecycle.data.corpus.order import generator, shard_sample_at
+from timecycle.data.packing.pack import Pack, PackConfig, check_pack, pack, pack_index, read_pack, read_shards
+from timecycle.data.packing.shard_cache import ShardCache
+from timecycle.data.packing.shards import read_shard, shard_text
 from timecycle.files import make_folder
 from timecycle.model.resnet import ResNet
-from timecycle.store import Folder, open_store
+from timecycle.store import FolderStore, open_store
 from timecycle.training.checkpoint import save_checkpoint
 from timecycle.video import VideoWriter, open_video
 
 _CONFIG = PackConfig(shard_mb=8)
 _ADDRESS = "s3://bucket/pack"
-_PARTS = ("pack", "load", "index", "train", "bulk")
+_MEASUREMENTS = ("pack", "load", "index", "train", "bulk")
 _KILL_SECONDS = 30
-_CORRUPT = 5
-_CORRUPT_BYTES = 300  # what is left of them
-_FILM_FRAMES = 12
-_BY_HAND = 10  # videos whose output is compared with that of `timecycle propagate`
+_CORRUPT = 5  # videos
+_CORRUPT_BYTES = 300  # to which they are truncated
+_CLIP_FRAMES = 12
+_COMPARED = 10  # videos whose output is compared with that of `timecycle propagate`
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("videos", type=Path)
     parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--only", nargs="*", default=_PARTS, choices=_PARTS)
+    parser.add_argument("--only", nargs="*", default=_MEASUREMENTS, choices=_MEASUREMENTS)
     parser.add_argument("--clips", type=int, default=300)
     chosen = parser.parse_args()
     work = make_folder(chosen.work)
@@ -71,7 +71,7 @@ def main() -> int:
     make_folder(server.root / "bucket")
     os.environ.update(server.environment)
     server.start()
-    parts: dict[str, Callable[[Path, Path, S3Server], Mapping[str, Any]]] = {
+    measurements: dict[str, Callable[[Path, Path, S3Server], Mapping[str, Any]]] = {
         "pack": measure_pack,
         "load": measure_load,
         "index": measure_index,
@@ -81,7 +81,7 @@ def main() -> int:
     try:
         for name in chosen.only:
             began = time.monotonic()
-            measured = parts[name](footage, work, server)
+            measured = measurements[name](footage, work, server)
             write_record(
                 f"corpus_{name}",
                 settings={"clips": chosen.clips, "shard_mb": _CONFIG.shard_mb},
@@ -95,11 +95,11 @@ def main() -> int:
 
 
 def some_videos(videos: Path, folder: Path, count: int) -> Path:
-    """Links to every n-th video."""
+    """Link `count` videos, evenly spaced in the list of all."""
     if not folder.exists():
         make_folder(folder)
-        found = list(find_videos(videos))
-        for path in [found[place * len(found) // count] for place in range(count)]:
+        paths = list(find_videos(videos))
+        for path in [paths[number * len(paths) // count] for number in range(count)]:
             (folder / path.replace("/", "_")).symlink_to((videos / path).resolve())
     return folder
 
@@ -108,27 +108,27 @@ def some_videos(videos: Path, folder: Path, count: int) -> Path:
 
 
 def measure_pack(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
-    """To a folder in one go, to S3 killed twice, and the time against the number of videos."""
+    """Pack to a folder without interruption, to S3 with two kills, and with fewer videos."""
     for old in (server.root / "bucket" / "pack", work / "pack_folder", work / "pack_work", work / "pack_s3"):
         shutil.rmtree(old, ignore_errors=True)
     began = time.monotonic()
-    whole = pack(footage, Folder(work / "pack_folder"), work / "pack_work", _CONFIG, workers=2)
+    whole = pack(footage, FolderStore(work / "pack_folder"), work / "pack_work", _CONFIG, workers=2)
     seconds = time.monotonic() - began
-    words = ["pack", footage, _ADDRESS, "--work", work / "pack_s3", "--shard-mb", _CONFIG.shard_mb, "--workers", 2]
-    shares = (1 / 3, 2 / 3)  # of the shards, when it is killed
+    command = ["pack", footage, _ADDRESS, "--work", work / "pack_s3", "--shard-mb", _CONFIG.shard_mb, "--workers", 2]
+    shares = (1 / 3, 2 / 3)  # of the shards at each kill
     for share in shares:
-        process = _start(words)
-        _until(lambda share=share: _tars(server) >= share * len(whole.shards), process)  # type: ignore[misc]
+        process = _start(command)
+        _wait_until(lambda share=share: _tars(server) >= share * len(whole.shards), process)  # type: ignore[misc]
         _kill(process)
-    _finish(words)
+    _run(command)
     store = open_store(_ADDRESS)
     growth = []
-    for part in (4, 2):
-        some = some_videos(footage, work / f"part{part}", len(list(footage.iterdir())) // part)
+    for divisor in (4, 2):
+        some = some_videos(footage, work / f"part{divisor}", len(list(footage.iterdir())) // divisor)
         shutil.rmtree(work / "part_pack", ignore_errors=True)
         shutil.rmtree(work / "part_work", ignore_errors=True)
         start = time.monotonic()
-        done = pack(some, Folder(work / "part_pack"), work / "part_work", _CONFIG, workers=2)
+        done = pack(some, FolderStore(work / "part_pack"), work / "part_work", _CONFIG, workers=2)
         growth.append({"videos": done.counts.videos, "seconds": round(time.monotonic() - start, 1)})
     growth.append({"videos": whole.counts.videos, "seconds": round(seconds, 1)})
     size = sum(shard.size for shard in whole.shards)
@@ -153,31 +153,31 @@ def _tars(server: S3Server) -> int:
 
 
 def measure_load(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
-    """Clips from S3 against bare decoding and resizing of the same frames of files at hand, turn by turn."""
+    """Compare loading clips from S3 with plain decoding and resizing of the same frames from disk, in turns."""
     store, entries = _packed(footage, work)
     config = ClipConfig(min_motion=0)
-    files = _files_at_hand(store, entries, work / "load_files")
+    files = _files_on_disk(store, entries, work / "load_files")
     ratios, ours_rate = [], []
     turns = 10
     for turn in range(turns):
         shutil.rmtree(work / "load_cache", ignore_errors=True)
         cache = ShardCache(store, work / "load_cache", limit_bytes=1e9)
-        reader = PackFootage(cache, entries, mixed=4)
+        reader = PackFootage(cache, entries, mixed_shards=4)
         order = reader.order(entries, seed=turn)
-        places = [entries[order.sample(0, position)] for position in range(len(entries) // 2)]
+        samples = [entries[order.sample(0, position)] for position in range(len(entries) // 2)]
         choices = [
-            choose_clip(entry, config, generator(seed=turn, epoch=0, position=place))
-            for place, entry in enumerate(places)
+            choose_clip(entry, config, generator(seed=turn, epoch=0, position=position))
+            for position, entry in enumerate(samples)
         ]
         began = time.perf_counter()
-        ours = [read_clip(reader.path(e), e, c, config) for e, c in zip(places, choices, strict=True)]
+        ours = [read_clip(reader.path(e), e, c, config) for e, c in zip(samples, choices, strict=True)]
         middle = time.perf_counter()
-        bare = [_bare(files[e.path], e, c, config) for e, c in zip(places, choices, strict=True)]
+        plain = [_plain_read(files[e.path], e, c, config) for e, c in zip(samples, choices, strict=True)]
         end = time.perf_counter()
-        if not all(np.array_equal(one, other) for one, other in zip(ours, bare, strict=True)):
-            raise SystemExit("error: the two ways of reading give different pixels")
+        if not all(np.array_equal(one, other) for one, other in zip(ours, plain, strict=True)):
+            raise SystemExit("error: clips from S3 and from disk have different pixels")
         ratios.append((end - middle) / (middle - began))
-        ours_rate.append(len(places) / (middle - began))
+        ours_rate.append(len(samples) / (middle - began))
     return {
         "throughput_over_bare": round(statistics.median(ratios), 3),
         "ratios": [round(ratio, 3) for ratio in ratios],
@@ -193,71 +193,71 @@ def _packed(footage: Path, work: Path) -> tuple[Any, Sequence[Entry]]:
     return store, pack_index(read_shards(store, done)).entries
 
 
-def _files_at_hand(store: Any, entries: Sequence[Entry], folder: Path) -> dict[str, Path]:
+def _files_on_disk(store: Any, entries: Sequence[Entry], folder: Path) -> dict[str, Path]:
     cache = ShardCache(store, folder, limit_bytes=1e12)
     return {entry.path: cache.folder(entry.path.split("/")[0]) / Path(entry.path).name for entry in entries}
 
 
-def _bare(path: Path, entry: Entry, choice: ClipChoice, config: ClipConfig) -> np.ndarray:
-    """The plainest way: decode up to the last frame wanted, convert these, resize and crop them."""
+def _plain_read(path: Path, entry: Entry, choice: ClipChoice, config: ClipConfig) -> np.ndarray:
+    """Decode up to the last chosen frame; convert, resize and crop the chosen frames."""
     wanted, pictures = set(choice.frames), []
     with av.open(str(path)) as container:
         container.streams.video[0].thread_type = "NONE"
         for number, frame in enumerate(container.decode(video=0)):
             if number in wanted:
-                pictures.append(_cut(frame.to_ndarray(format="rgb24"), entry, choice, config))
+                pictures.append(_resized_crop(frame.to_ndarray(format="rgb24"), entry, choice, config))
             if number == choice.frames[-1]:
                 break
     return np.stack(pictures)
 
 
-def _cut(image: np.ndarray, entry: Entry, choice: ClipChoice, config: ClipConfig) -> np.ndarray:
+def _resized_crop(image: np.ndarray, entry: Entry, choice: ClipChoice, config: ClipConfig) -> np.ndarray:
     box, side = entry.box, config.crop_px
     picture = Image.fromarray(image[box.top : box.bottom, box.left : box.right])
     scale = choice.short_side_px / min(box.width_px, box.height_px)
-    across, down = picture.width / round(picture.width * scale), picture.height / round(picture.height * scale)
+    scale_x, scale_y = picture.width / round(picture.width * scale), picture.height / round(picture.height * scale)
     left, top = choice.left_px, choice.top_px
-    part = (
-        left * across,
-        top * down,
-        min((left + side) * across, picture.width),
-        min((top + side) * down, picture.height),
+    source = (
+        left * scale_x,
+        top * scale_y,
+        min((left + side) * scale_x, picture.width),
+        min((top + side) * scale_y, picture.height),
     )
-    crop = np.asarray(picture.resize((side, side), Image.Resampling.BILINEAR, box=part))
+    crop = np.asarray(picture.resize((side, side), Image.Resampling.BILINEAR, box=source))
     return crop[:, ::-1] if choice.is_flipped else crop
 
 
-# The list of clips
+# The clip index
 
 
 def measure_index(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
-    """What the list of a pack costs as it grows: the pack's own shards over and over, under other names."""
+    """Measure the clip index of larger packs, made of the pack's own shards repeated under other names."""
     store = open_store(_ADDRESS)
     began = time.perf_counter()
     shards = read_shards(store, read_pack(store))
     read = time.perf_counter() - began
     texts = [shard_text(shard) for shard in shards]
     tracemalloc.start()
-    entries = _listed(texts, 20)
+    entries = _repeated_index(texts, 20)
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     growth = []
     for times in (10, 100, 1000):
         began = time.perf_counter()
-        some = _listed(texts, times)
-        listed = time.perf_counter() - began
+        some = _repeated_index(texts, times)
+        listing_seconds = time.perf_counter() - began
         counts = tuple(Counter(entry.path.split("/")[0] for entry in some).values())
-        asked = range(0, len(some), len(some) // 200)
+        positions = range(0, len(some), len(some) // 200)
         began = time.perf_counter()
-        for position in asked:
-            shard_sample_at(seed=0, epoch=0, position=position, counts=counts, mixed=8)
-        sampled = (time.perf_counter() - began) / len(asked)
+        for position in positions:
+            shard_sample_at(seed=0, epoch=0, position=position, counts=counts, mixed_shards=8)
+        sampling_seconds = (time.perf_counter() - began) / len(positions)
         growth.append(
             {
                 "shards": len(counts),
                 "clips": len(some),
-                "seconds_to_list": round(listed, 3),
-                "milliseconds_per_sample": round(1e3 * sampled, 3),
+                "seconds_to_list": round(listing_seconds, 3),
+                "milliseconds_per_sample": round(1e3 * sampling_seconds, 3),
             }
         )
     return {
@@ -267,7 +267,7 @@ def measure_index(footage: Path, work: Path, server: S3Server) -> dict[str, Any]
     }
 
 
-def _listed(texts: Sequence[str], times: int) -> Sequence[Entry]:
+def _repeated_index(texts: Sequence[str], times: int) -> Sequence[Entry]:
     shards = (
         replace(read_shard(text, where="the pack"), name=f"shard-{turn:04d}{number:02d}")
         for turn in range(times)
@@ -286,7 +286,7 @@ _SETTINGS = (
 
 
 def measure_train(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
-    """Ten kills, 2 -> 1 -> 2 processes, and a server that is away for 20 s: which clips came when."""
+    """Train with ten kills, with 2 -> 1 -> 2 processes, and with the server down for 20 s; compare the clips read."""
     _packed(footage, work)
     here = work / "train"
     shutil.rmtree(here, ignore_errors=True)
@@ -294,11 +294,11 @@ def measure_train(footage: Path, work: Path, server: S3Server) -> dict[str, Any]
 
     def start(name: str, *, world: int = 1, last: int = 0) -> subprocess.Popen[str]:
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"] if world > 1 else []
-        program = Path(__file__).with_name("noted_training.py")
-        words = [program, _ADDRESS, here / name, here / "cache", here / f"{name}.txt", 100, last, 0.08, *_SETTINGS]
+        program = Path(__file__).with_name("logged_training.py")
+        arguments = [_ADDRESS, here / name, here / "cache", here / f"{name}.txt", 100, last, 0.08, *_SETTINGS]
         environment = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
         return subprocess.Popen(
-            [sys.executable, *launcher, *map(str, words)],
+            [sys.executable, *launcher, str(program), *map(str, arguments)],
             env=os.environ | environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -306,29 +306,28 @@ def measure_train(footage: Path, work: Path, server: S3Server) -> dict[str, Any]
             start_new_session=True,
         )
 
-    _end(start("whole"))
-    chance = random.Random(0)
-    kills = sorted(chance.sample(range(2, _STEPS - 5), 10))
+    _wait(start("whole"))
+    kills = sorted(random.Random(0).sample(range(2, _STEPS - 5), 10))
     for step in kills:
         process = start("killed")
         _read_until(process, step)
         _kill(process)
-    _end(start("killed"))
+    _wait(start("killed"))
     for world, last in ((2, _STEPS // 3), (1, 2 * _STEPS // 3), (2, _STEPS)):
-        _end(start("worlds", world=world, last=last))
+        _wait(start("worlds", world=world, last=last))
     shutil.rmtree(here / "cache")
     process = start("alone")
     _read_until(process, 2)
     server.stop()
     timer = threading.Timer(20, server.start)
     timer.start()
-    _end(process)
+    _wait(process)
     timer.join()
     expected = samples(here / "whole.txt")
     count = 1 + max(position for _, position in expected)
-    taken = [divmod(place, count) for place in range(_STEPS * _BATCH)]
+    read = [divmod(number, count) for number in range(_STEPS * _BATCH)]  # (epoch, position)
     same = {
-        name: [samples(here / f"{name}.txt").get(place) for place in taken] == [expected[place] for place in taken]
+        name: [samples(here / f"{name}.txt").get(key) for key in read] == [expected[key] for key in read]
         for name in ("killed", "worlds", "alone")
     }
     weights = {
@@ -339,8 +338,8 @@ def measure_train(footage: Path, work: Path, server: S3Server) -> dict[str, Any]
         "steps": _STEPS,
         "kills_at_steps": kills,
         "same_sequence": same,
-        "clips": len(taken),
-        "different_clips_in_an_epoch": len({expected[place] for place in taken if place[0] == 0}),
+        "clips": len(read),
+        "different_clips_in_an_epoch": len({expected[key] for key in read if key[0] == 0}),
         "same_weights": {name: digest == weights["whole"] for name, digest in weights.items()},
         "server_away_seconds": 20,
         "save": _save_cost(here),
@@ -348,7 +347,7 @@ def measure_train(footage: Path, work: Path, server: S3Server) -> dict[str, Any]
 
 
 def _save_cost(folder: Path) -> dict[str, float]:
-    """Of a checkpoint as large as those of the preset `full`: weights and what the optimizer keeps of them."""
+    """Measure saving a checkpoint of the size of the preset `full`: weights and optimizer state."""
     weights = ResNet(train_config("full").encoder).state_dict()
     state = {name: {key: value.clone() for key, value in weights.items()} for name in ("weights", "mean", "square")}
     seconds = []
@@ -359,38 +358,38 @@ def _save_cost(folder: Path) -> dict[str, float]:
     return {"bytes": path.stat().st_size, "seconds": round(statistics.median(seconds), 3)}
 
 
-# Many videos
+# Bulk labelling
 
 
 def measure_bulk(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
-    """All videos on two workers of which one is killed every 30 s, the driver killed once, five files corrupt."""
+    """Label all videos on two workers; kill a worker every 30 s and the driver once; five files are corrupt."""
     here = work / "bulk"
     shutil.rmtree(here, ignore_errors=True)
     manifest = _manifest(footage, make_folder(here))
     settings = ["--preset", "fast", "--set", "image_size_px=96"]
-    alone = ["bulk", manifest, *settings, "--ray", "local", "--workers"]
+    on_ray = ["bulk", manifest, *settings, "--ray", "local", "--workers"]
     began = time.monotonic()
-    _finish([*alone, 1, "-o", here / "one"])
+    _run([*on_ray, 1, "-o", here / "one"])
     one = time.monotonic() - began
-    _finish([*alone, 2, "-o", here / "two"])
-    _finish(["bulk", manifest, *settings, "-o", here / "plain"])
-    words = [*alone, 2, "-o", here / "killed"]
+    _run([*on_ray, 2, "-o", here / "two"])
+    _run(["bulk", manifest, *settings, "-o", here / "plain"])
+    command = [*on_ray, 2, "-o", here / "killed"]
     stop = threading.Event()
     killed: list[int] = []
     killer = threading.Thread(target=_kill_workers, args=(stop, killed))
     killer.start()
-    process = _start(words)
+    process = _start(command)
     half = len(list(footage.iterdir())) // 2
-    _until(lambda: len(list((here / "killed" / "records").glob("*.json"))) >= half, process)
+    _wait_until(lambda: len(list((here / "killed" / "records").glob("*.json"))) >= half, process)
     _kill(process)
     before = {path: path.stat().st_mtime_ns for path in (here / "killed" / "records").glob("*.json")}
-    _finish(words)
+    _run(command)
     stop.set()
     killer.join()
     names = sorted(path.stem for path in (here / "killed" / "records").glob("*.json"))
-    by_hand = names[:: max(1, len(names) // _BY_HAND)][:_BY_HAND]
-    for name in by_hand:
-        _finish(["propagate", here / f"{name}.mp4", here / f"{name}.png", *settings, "-o", here / "by_hand" / name])
+    compared = names[:: max(1, len(names) // _COMPARED)][:_COMPARED]
+    for name in compared:
+        _run(["propagate", here / f"{name}.mp4", here / f"{name}.png", *settings, "-o", here / "propagate" / name])
     rates = {name: json.loads((here / name / "summary.json").read_text()) for name in ("one", "two", "plain")}
     return {
         "videos": len(list(footage.iterdir())),
@@ -402,8 +401,10 @@ def measure_bulk(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
             path.stat().st_mtime_ns != changed for path, changed in before.items()
         ),
         "outputs_equal_to_one_process": all(_same(here / "plain" / name, here / "killed" / name) for name in names),
-        "outputs_equal_to_propagate": all(_same(here / "by_hand" / name, here / "killed" / name) for name in by_hand),
-        "outputs_compared_with_propagate": len(by_hand),
+        "outputs_equal_to_propagate": all(
+            _same(here / "propagate" / name, here / "killed" / name) for name in compared
+        ),
+        "outputs_compared_with_propagate": len(compared),
         "efficiency_of_two_workers": rates["one"]["seconds"] / (2 * rates["two"]["seconds"]),
         "labelling_seconds": {name: rate["seconds"] for name, rate in rates.items()},
         "overhead_seconds_per_video": (rates["one"]["seconds"] - rates["plain"]["seconds"]) / len(names),
@@ -412,7 +413,7 @@ def measure_bulk(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
 
 
 def _manifest(footage: Path, folder: Path) -> Path:
-    """Short parts of the videos, each with a box in the middle of its first frame; some are cut off in their header."""
+    """Write short clips of the videos, each with a box in the middle of its first frame; some are truncated."""
     corrupt = set(random.Random(0).sample(range(len(list(footage.iterdir()))), _CORRUPT))
     with (folder / "videos.csv").open("w", newline="") as file:
         table = csv.writer(file)
@@ -420,16 +421,16 @@ def _manifest(footage: Path, folder: Path) -> Path:
         for number, path in enumerate(sorted(footage.iterdir())):
             with open_video(path) as video:
                 height, width = video.size.height_px, video.size.width_px
-                film = folder / f"{number:04d}.mp4"
-                with VideoWriter(film, video.size, video.time_base) as writer:
-                    for frame in itertools.islice(video.frames(), _FILM_FRAMES):
+                clip = folder / f"{number:04d}.mp4"
+                with VideoWriter(clip, video.size, video.time_base) as writer:
+                    for frame in itertools.islice(video.frames(), _CLIP_FRAMES):
                         writer.write(frame.image, frame.pts)
             mask = np.zeros((height, width), np.uint8)
             mask[height // 4 : 3 * height // 4, width // 4 : 3 * width // 4] = 1
             Image.fromarray(mask).save(folder / f"{number:04d}.png")
             if number in corrupt:
-                film.write_bytes(film.read_bytes()[:_CORRUPT_BYTES])
-            table.writerow([film.name, f"{number:04d}.png"])
+                clip.write_bytes(clip.read_bytes()[:_CORRUPT_BYTES])
+            table.writerow([clip.name, f"{number:04d}.png"])
     return folder / "videos.csv"
 
 
@@ -444,7 +445,7 @@ def _kill_workers(stop: threading.Event, killed: list[int]) -> None:
     while not stop.wait(_KILL_SECONDS):
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
-                if path.read_bytes().startswith(b"ray::_label"):
+                if path.read_bytes().startswith(b"ray::process_video"):
                     os.kill(int(path.parent.name), signal.SIGKILL)
                     killed.append(int(path.parent.name))
                     break
@@ -455,9 +456,9 @@ def _kill_workers(stop: threading.Event, killed: list[int]) -> None:
 # Processes
 
 
-def _start(words: Sequence[object]) -> subprocess.Popen[str]:
+def _start(command: Sequence[object]) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "timecycle", *map(str, words)],
+        [sys.executable, "-m", "timecycle", *map(str, command)],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -466,14 +467,14 @@ def _start(words: Sequence[object]) -> subprocess.Popen[str]:
     )
 
 
-def _finish(words: Sequence[object]) -> None:
-    _end(_start(words), gives_up=words[0] == "bulk")
+def _run(command: Sequence[object]) -> None:
+    _wait(_start(command), may_fail=command[0] == "bulk")
 
 
-def _end(process: subprocess.Popen[str], *, gives_up: bool = False) -> None:
-    """Wait for it; some videos of the bulk runs are corrupt, and given up with exit code 1."""
+def _wait(process: subprocess.Popen[str], *, may_fail: bool = False) -> None:
+    """Wait for a process; bulk runs end with exit code 1, as some of their videos are corrupt."""
     process.communicate()
-    if process.returncode not in ((0, 1) if gives_up else (0,)):
+    if process.returncode not in ((0, 1) if may_fail else (0,)):
         raise SystemExit(f"error: {process.args!r} ended with {process.returncode}")
 
 
@@ -482,8 +483,8 @@ def _kill(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-def _until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    while not true():
+def _wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    while not condition():
         if process.poll() is not None:
             raise SystemExit(f"error: {process.args!r} ended before it could be killed")
         time.sleep(0.05)

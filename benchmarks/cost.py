@@ -1,9 +1,9 @@
-"""What a training recipe costs: floating-point operations of its steps, counted on tensors without contents.
+"""Count the floating-point operations of training presets, on meta tensors.
 
-    python benchmarks/cost.py [--presets shipped full]
+    python benchmarks/cost.py [--presets bundled full]
 
-Counted are the encoder and the walks, forward; backward takes twice as much again. Loading, normalisation and the
-optimizer are not counted: a step takes longer than its operations. Results: cost.json.
+The count covers the forward pass of the encoder and the walks; the backward pass takes twice as much. Loading,
+normalisation and the optimizer are not counted. Results: cost.json.
 """
 
 import argparse
@@ -16,15 +16,15 @@ from torch.utils.flop_counter import FlopCounterMode
 from record import write_record
 from timecycle.config import train_config
 from timecycle.model.resnet import ResNet, grid_of
+from timecycle.objectives.walks import walk_losses
 from timecycle.training.settings import TrainConfig
-from timecycle.walks import walk_losses
 
 _BACKWARD = 2  # times the forward pass
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--presets", nargs="+", default=["shipped", "full"])
+    parser.add_argument("--presets", nargs="+", default=["bundled", "full"])
     chosen = parser.parse_args()
     began = time.monotonic()
     costs = {}
@@ -44,16 +44,16 @@ def main() -> int:
 
 
 def step_operations(config: TrainConfig) -> float:
-    """Of one step of walks, forward and backward; a multiplication and an addition are two."""
+    """Count the operations of one training step, forward and backward; a multiply-add counts as two."""
     with torch.device("meta"):
         model = ResNet(config.encoder)
         views = torch.empty(2, config.clips.frames, 3, config.view_px, config.view_px)
         grid = grid_of(config.view_px)
-        places = torch.empty(1, grid.cells, 2)
+        positions = torch.empty(1, grid.cells, 2)
         counter = FlopCounterMode(display=False)
         with counter:
             out, back = (model(view)[None] for view in views)
-            walk_losses(out, back, places, grid=grid, config=config.walks)
+            walk_losses(out, back, positions, grid=grid, config=config.walks)
     return float(counter.get_total_flops()) * config.batch * (1 + _BACKWARD)
 
 

@@ -1,8 +1,8 @@
-"""Every evaluation that docs/results.md shows: run what is missing, keep the reports in benchmarks/results.
+"""Run every evaluation of docs/results.md that is missing, and copy the reports to benchmarks/results.
 
     python benchmarks/evaluate.py DATA --work DIR [--only PREFIX ...]
 
-DATA holds davis2016/, badja/ and jhmdb_sample/; predictions stay in DIR, where an interrupted run goes on.
+DATA holds davis2016/, badja/ and jhmdb_sample/. Predictions stay in DIR, where an interrupted run resumes.
 """
 
 import argparse
@@ -17,16 +17,17 @@ from typing import get_args
 
 from record import RESULTS
 from timecycle.config import propagate_config
-from timecycle.evaluation.badja import find_badja
 from timecycle.evaluation.benchmark import Benchmark
-from timecycle.evaluation.davis import find_davis
 from timecycle.evaluation.evaluate import evaluate
-from timecycle.evaluation.jhmdb import find_jhmdb
-from timecycle.evaluation.methods import Method, load_method
-from timecycle.evaluation.plots import write_pictures
+from timecycle.evaluation.methods.method import Method
+from timecycle.evaluation.methods.registry import load_method
 from timecycle.evaluation.predictions import FOLDER, read_record, settings_of
-from timecycle.evaluation.reconstruction import find_reconstruction
-from timecycle.evaluation.report import REPORT
+from timecycle.evaluation.protocols.badja import find_badja
+from timecycle.evaluation.protocols.davis import find_davis
+from timecycle.evaluation.protocols.jhmdb import find_jhmdb
+from timecycle.evaluation.protocols.reconstruction import find_reconstruction
+from timecycle.evaluation.reporting.plots import write_pictures
+from timecycle.evaluation.reporting.report import REPORT
 from timecycle.files import write_text
 from timecycle.model.inference import Precision
 from timecycle.model.registry import DEFAULT_ENCODER
@@ -35,7 +36,7 @@ from timecycle.propagation.settings import PropagateConfig
 EIGHT = ("blackswan", "bmx-trees", "camel", "dance-twirl", "goat", "horsejump-high", "libby", "parkour")
 ABLATED = "efficientnet-lite0-s8"
 _COMPARED = (DEFAULT_ENCODER, "identity", "dis-flow", "rgb", "random-resnet18", ABLATED, "vgg16")
-# Whose worst sequences docs/results.md and docs/model.md show.
+# Evaluations whose worst sequences docs/results.md and docs/model.md show.
 SHOWN = {
     "davis2016_480p_vgg16": "davis2016_480p_worst.png",
     f"davis2016_480p_{DEFAULT_ENCODER.replace('-', '_')}": "model_worst.png",
@@ -53,11 +54,11 @@ class Evaluation:
     preset: str = "fast"
     settings: tuple[str, ...] = ()
     precision: Precision = "fp32"
-    part: bool = False  # of the clips of another evaluation, which may have predicted them already
+    is_subset: bool = False  # of another evaluation's clips, whose predictions can be reused
 
 
 def evaluations() -> Iterator[Evaluation]:
-    """All of them, the cheapest groups first."""
+    """Yield all evaluations, the cheapest groups first."""
     controls = (
         DEFAULT_ENCODER,
         "identity",
@@ -70,7 +71,7 @@ def evaluations() -> Iterator[Evaluation]:
     )
     for encoder in (*controls, "random-resnet18", "random-resnet18@1", "random-resnet18@2"):
         yield Evaluation(name=f"davis2016_240p_{_file(encoder)}", find=_davis(), encoder=encoder)
-    # All but the first are taken from the whole set.
+    # All but the first reuse the predictions of the whole set.
     for encoder in (
         "random-resnet50",
         "random-resnet18",
@@ -81,14 +82,16 @@ def evaluations() -> Iterator[Evaluation]:
         "sift",
         "efficientnet-lite0-s8",
     ):
-        yield Evaluation(name=f"davis2016_eight_240p_{_file(encoder)}", find=_davis(*EIGHT), encoder=encoder, part=True)
+        yield Evaluation(
+            name=f"davis2016_eight_240p_{_file(encoder)}", find=_davis(*EIGHT), encoder=encoder, is_subset=True
+        )
     for precision in get_args(Precision):
         yield Evaluation(
             name=f"davis2016_eight_240p_vgg16_{precision}",
             find=_davis(*EIGHT),
             encoder="vgg16",
             precision=precision,
-            part=True,
+            is_subset=True,
         )
     yield from _ablations()
     for encoder in _COMPARED:
@@ -105,7 +108,7 @@ def evaluations() -> Iterator[Evaluation]:
             # In fp32 it takes as long as all the others together; davis2016_eight_240p shows what bf16 changes.
             precision="bf16" if encoder == "vgg16" else "fp32",
         )
-    # With more references and fewer neighbours. The strongest rival is too slow for that at 480p on two cores.
+    # With more references and fewer neighbours. VGG-16 is too slow for that at 480p on two cores.
     best = partial(Evaluation, find=_davis(), preset="best")
     yield best(name=f"davis2016_480p_best_{_file(DEFAULT_ENCODER)}", encoder=DEFAULT_ENCODER)
     for encoder in (DEFAULT_ENCODER, "vgg16"):
@@ -113,7 +116,7 @@ def evaluations() -> Iterator[Evaluation]:
 
 
 def _ablations() -> Iterator[Evaluation]:
-    """One setting at a time around the preset `fast`."""
+    """Yield ablations, each of one setting of the preset `fast`."""
     changes: dict[str, dict[str, tuple[str, ...]]] = {
         "neighbours": {str(k): (f"neighbours={k}",) for k in (1, 5, 10, 20)},
         "references": {str(k): (f"past_frames={k}",) for k in (1, 3, 7, 20)},
@@ -129,7 +132,11 @@ def _ablations() -> Iterator[Evaluation]:
     for setting, values in changes.items():
         for value, settings in values.items():
             yield Evaluation(
-                name=f"ablation_{setting}_{value}", find=_davis(*EIGHT), encoder=ABLATED, settings=settings, part=True
+                name=f"ablation_{setting}_{value}",
+                find=_davis(*EIGHT),
+                encoder=ABLATED,
+                settings=settings,
+                is_subset=True,
             )
 
 
@@ -142,7 +149,7 @@ def _badja(data: Path) -> Benchmark:
 
 
 def _jhmdb(data: Path) -> Benchmark:
-    # The one clip at hand belongs to the training half of the split, so it has to be named.
+    # The sample clip is a training clip of the split, so it has to be named.
     clip = next((data / "jhmdb_sample" / "Rename_Images").glob("*/*"))
     return find_jhmdb(data / "jhmdb_sample", names=[clip.name])
 
@@ -155,30 +162,32 @@ def _file(encoder: str) -> str:
     return encoder.replace("-", "_").replace("@", "_")
 
 
-def _borrow(folder: Path, whole: Benchmark, part: Benchmark, method: Method, config: PropagateConfig) -> None:
-    """Take over clips that an evaluation of the whole benchmark has predicted, with the same method and settings."""
-    wanted, wider = (
-        json.loads(json.dumps(asdict(settings_of(benchmark, method, config)))) for benchmark in (part, whole)
+def reuse_predictions(
+    folder: Path, whole: Benchmark, subset: Benchmark, method: Method, config: PropagateConfig
+) -> None:
+    """Copy the clips of a subset from an evaluation of the whole benchmark with the same method and settings."""
+    subset_settings, whole_settings = (
+        json.loads(json.dumps(asdict(settings_of(benchmark, method, config)))) for benchmark in (subset, whole)
     )
     for path in () if folder.exists() else sorted(folder.parent.glob(f"*/{FOLDER}.json")):
         record = read_record(path.parent)
-        names = [clip.name for clip in part.clips]
-        if record["settings"] == wider and set(names) <= set(record["clips"]):
-            aside = folder.with_name(f".{folder.name}.part")
-            shutil.rmtree(aside, ignore_errors=True)
+        names = [clip.name for clip in subset.clips]
+        if record["settings"] == whole_settings and set(names) <= set(record["clips"]):
+            temporary = folder.with_name(f".{folder.name}.part")
+            shutil.rmtree(temporary, ignore_errors=True)
             for name in names:
-                shutil.copytree(path.parent / FOLDER / name, aside / FOLDER / name)
-            record |= {"settings": wanted, "clips": {name: record["clips"][name] for name in names}}
-            write_text(aside / f"{FOLDER}.json", json.dumps(record, indent=2))
-            aside.rename(folder)
+                shutil.copytree(path.parent / FOLDER / name, temporary / FOLDER / name)
+            record |= {"settings": subset_settings, "clips": {name: record["clips"][name] for name in names}}
+            write_text(temporary / f"{FOLDER}.json", json.dumps(record, indent=2))
+            temporary.rename(folder)
             return
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--work", type=Path, required=True, help="where predictions are kept")
-    parser.add_argument("--only", nargs="*", default=[], help="evaluations whose names begin so")
+    parser.add_argument("--work", type=Path, required=True, help="folder of predictions")
+    parser.add_argument("--only", nargs="*", default=[], metavar="PREFIX", help="only evaluations with these prefixes")
     chosen = parser.parse_args()
     for one in evaluations():
         if chosen.only and not one.name.startswith(tuple(chosen.only)):
@@ -187,8 +196,8 @@ def main() -> int:
         method = load_method(one.encoder, precision=one.precision)
         config = propagate_config(one.preset, one.settings)
         benchmark = one.find(chosen.data)
-        if one.part:
-            _borrow(folder, _davis()(chosen.data), benchmark, method, config)
+        if one.is_subset:
+            reuse_predictions(folder, _davis()(chosen.data), benchmark, method, config)
         report = evaluate(benchmark, method, config, folder)
         shutil.copyfile(folder / REPORT, RESULTS / f"{one.name}.json")
         if one.name in SHOWN:

@@ -28,25 +28,25 @@ from fuzz_mutations import (
 from kills import TINY
 from timecycle.bulk.manifest import read_manifest
 from timecycle.config import train_config
-from timecycle.data.index import read_index
-from timecycle.data.pack import PackConfig, check_pack, pack, pack_index, read_pack, read_shards
-from timecycle.data.shard_cache import ShardCache
+from timecycle.data.corpus.index import read_index
+from timecycle.data.packing.pack import PackConfig, check_pack, pack, pack_index, read_pack, read_shards
+from timecycle.data.packing.shard_cache import ShardCache
 from timecycle.errors import TimecycleError
-from timecycle.files import seal
+from timecycle.files import prepend_checksum
 from timecycle.labels import Masks, read_labels
 from timecycle.model.registry import load_encoder
 from timecycle.model.resnet import random_resnet
-from timecycle.propagation import propagate
+from timecycle.propagation import video as propagate
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.review.audit import audit
 from timecycle.review.check import check
 from timecycle.review.corrections import correct, undo
-from timecycle.review.judged import read_run
-from timecycle.runs import Task, run
+from timecycle.runs.folder import OutputFolder
+from timecycle.runs.run import RunSpec, run
 from timecycle.store import open_store
 from timecycle.synthetic import WorldConfig, make_world
 from timecycle.training.checkpoint import load_newest
-from timecycle.training.corpus import Videos, read_corpus
+from timecycle.training.corpus import VideoSource, read_corpus
 from timecycle.training.journal import read_journal
 from timecycle.training.record import check_record, read_licence, read_start
 from timecycle.training.state import State
@@ -127,7 +127,7 @@ class WholeRun:
 
     files: Files
     other: Files
-    task: Task
+    task: RunSpec
     names: Sequence[str]
 
 
@@ -141,10 +141,10 @@ class DamagedRun:
     forged: bool = False  # with checksums that are right
 
 
-def _task() -> Task:
+def _task() -> RunSpec:
     clip = world()
     video = open_video(clip.video(), fps=12)
-    return Task(video=video, labels={0: Masks(clip.mask(0))}, encoder=load_encoder("rgb"), config=_CONFIG)
+    return RunSpec(video=video, labels={0: Masks(clip.mask(0))}, encoder=load_encoder("rgb"), config=_CONFIG)
 
 
 def _settled(folder: Path) -> Files:
@@ -209,14 +209,14 @@ def damage_run(chance: Random, whole: WholeRun, folder: Path) -> DamagedRun:
 
 def _sealed_again(chance: Random, sealed: bytes) -> bytes:
     """What a run keeps to go on from, changed by somebody who knows how: its checksum is right."""
-    content = sealed[len(seal(b"")) :]
+    content = sealed[len(prepend_checksum(b"")) :]
     end = 4 + int.from_bytes(content[:4], "little")
     head, body = content[4:end], content[end:]
     if chance.random() < 0.5:
         head = changed_json(chance, head)
     else:
         body = changed_safetensors(chance, body) if body[8:9] == b"{" else damaged(chance, body)
-    return seal(len(head).to_bytes(4, "little") + head + body)
+    return prepend_checksum(len(head).to_bytes(4, "little") + head + body)
 
 
 def read_finished(case: DamagedRun) -> None:
@@ -224,7 +224,7 @@ def read_finished(case: DamagedRun) -> None:
     clip = case.whole.task.video
 
     def audit_labels() -> None:
-        kind = read_run(case.folder)["labels"]["kind"]
+        kind = OutputFolder(case.folder).finished_record()["labels"]["kind"]
         labels = read_labels([case.folder / "labels"], kind=kind, numbers=clip.numbers, size=clip.size.shape)
         audit(clip, labels, encoder=case.whole.task.encoder, config=_CONFIG)
 
@@ -433,7 +433,7 @@ def read_training(case: DamagedTraining) -> None:
             lambda: check_record(folder, config, read_start(folder)),
             lambda: read_licence(folder),
             lambda: read_index(folder / "index.jsonl"),
-            lambda: read_corpus(Videos(place=str(case.whole.videos)), folder, config),
+            lambda: read_corpus(VideoSource(location=str(case.whole.videos)), folder, config),
             lambda: read_journal(folder),
             restore,
         ]

@@ -1,6 +1,6 @@
-"""The points at which benchmarks/kills.py kills a run, and how a process comes to die at one.
+"""The points at which benchmarks/kills.py kills a run, and how a process is made to kill itself at one.
 
-The doomed process, and no other, wraps a function of Python, torch or the package; the package has no hooks for it.
+The process wraps a function of Python, torch or the package before it trains; the package has no hooks for it.
 """
 
 import io
@@ -16,14 +16,13 @@ from typing import Any
 
 import torch
 
-from timecycle.data import index
-from timecycle.data.clips import ClipReader
+from timecycle.data.augment.clips import ClipReader
+from timecycle.data.corpus import index
 from timecycle.model.resnet import BasicBlock
 from timecycle.training import heldout
-from timecycle.training.average import Average
 from timecycle.training.examples import Examples
 from timecycle.training.learner import Learner
-from timecycle.training.state import State
+from timecycle.training.state import MovingAverage, State
 
 
 def die(*_: object) -> None:
@@ -31,46 +30,46 @@ def die(*_: object) -> None:
 
 
 def on_call(owner: Any, name: str, nth: int = 1, act: Callable[[], None] = die) -> None:
-    """Act just before the nth call of a function."""
-    usual, calls = getattr(owner, name), itertools.count(1)
+    """Act right before the nth call of a function."""
+    original, calls = getattr(owner, name), itertools.count(1)
 
-    def doomed(*words: Any, **named: Any) -> Any:
+    def armed(*args: Any, **kwargs: Any) -> Any:
         if next(calls) == nth:
             act()
-        return usual(*words, **named)
+        return original(*args, **kwargs)
 
-    setattr(owner, name, doomed)
+    setattr(owner, name, armed)
 
 
 def on_file(pattern: str, act: Callable[[], None] = die, nth: int = 1) -> None:
-    """Act just before the nth atomic write of such a file makes its temporary one."""
-    usual, calls = io.open, itertools.count(1)
+    """Act right before the nth atomic write of a matching file creates its temporary file."""
+    original, calls = io.open, itertools.count(1)
 
-    def doomed(file: Any, mode: str = "r", *words: Any, **named: Any) -> Any:
+    def armed(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         temporary = mode == "xb" and fnmatch(Path(file).name, f".{pattern}.*.part")
         if temporary and next(calls) == nth:
-            io.open = usual
+            io.open = original
             act()
-            return io.open(file, mode, *words, **named)  # noqa: UP020  which may be another by now
-        return usual(file, mode, *words, **named)
+            return io.open(file, mode, *args, **kwargs)  # noqa: UP020  which `act` may have replaced
+        return original(file, mode, *args, **kwargs)
 
-    io.open = doomed
+    io.open = armed
 
 
 def in_backward(nth: int) -> None:
-    """Die in the nth backward pass: later layers have their gradients, earlier ones do not."""
-    usual, calls = Learner.forward, itertools.count(1)
+    """Die in the nth backward pass, when only the later layers have gradients."""
+    original, calls = Learner.forward, itertools.count(1)
 
-    def doomed(self: Learner, *words: Any, **named: Any) -> Any:
+    def armed(self: Learner, *args: Any, **kwargs: Any) -> Any:
         if next(calls) == nth:
             next(self.encoder.layer2.parameters()).register_hook(die)
-        return usual(self, *words, **named)
+        return original(self, *args, **kwargs)
 
-    Learner.forward = doomed  # type: ignore[method-assign]
+    Learner.forward = armed  # type: ignore[method-assign]
 
 
 class Cut(io.BufferedWriter):
-    """A file that gets a share of its nth write, and then the process ends."""
+    """A file that writes a share of its nth write, and then kills the process."""
 
     def __init__(self, file: int | Path, mode: str, nth: int, share: float) -> None:
         super().__init__(io.FileIO(file, mode))
@@ -86,44 +85,44 @@ class Cut(io.BufferedWriter):
 
 
 def cut(nth: int, share: float) -> None:
-    """Die when a share of the nth write to the next temporary file has reached the system."""
-    usual = io.open
+    """Die when a share of the nth write to the next temporary file is written."""
+    original = io.open
 
-    def doomed(file: Any, mode: str = "r", *words: Any, **named: Any) -> Any:
-        return Cut(file, mode, nth, share) if mode == "xb" else usual(file, mode, *words, **named)
+    def armed(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        return Cut(file, mode, nth, share) if mode == "xb" else original(file, mode, *args, **kwargs)
 
-    io.open = doomed
+    io.open = armed
 
 
 def tear(name: str, nth: int) -> None:
-    """Die when half of the nth line has been appended to a journal, which is flushed line by line."""
-    usual = io.open
+    """Die when half of the nth line is appended to a journal, which is flushed line by line."""
+    original = io.open
 
-    def doomed(file: Any, mode: str = "r", *words: Any, **named: Any) -> Any:
+    def armed(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
         if mode in ("a", "w") and isinstance(file, Path) and file.name == name:
             return io.TextIOWrapper(Cut(file, mode, nth, 0.5), encoding="utf-8")
-        return usual(file, mode, *words, **named)
+        return original(file, mode, *args, **kwargs)
 
-    io.open = doomed
+    io.open = armed
 
 
 @dataclass(frozen=True)
 class Kill:
-    """Where a process is killed: at a point of its own work, or from outside."""
+    """A kill: by the process itself at a point of its work, or from outside."""
 
     name: str
-    doom: Callable[[], None] | None = None  # what the doomed process does before it trains
+    arm: Callable[[], None] | None = None  # called in the process before it trains
     in_save: bool = False
 
 
 def saving(name: str, act: Callable[[], None] = die, *, nth: int = 1) -> Kill:
-    """A kill inside the nth save of a checkpoint after a start."""
+    """Return a kill inside the nth save of a checkpoint after a start."""
     return Kill(f"save: {name}", partial(on_file, "step-*.ckpt", act, nth), in_save=True)
 
 
-# In this order they let the run get ahead: a kill before the renaming of a checkpoint costs all steps since the last.
+# In this order the run advances: a kill before the renaming of a checkpoint loses all steps since the last.
 KILLS = (
-    Kill("index: the third video is being examined", partial(on_call, index, "examine", 3)),
+    Kill("index: the third video is being probed", partial(on_call, index, "probe_video", 3)),
     Kill("index: half a line of its journal is written", partial(tear, "index.jsonl.part", 2)),
     Kill("held-out clips: the second is being read", partial(on_call, ClipReader, "read", 2)),
     Kill("record: half of train.json is written", partial(on_file, "train.json", partial(cut, 1, 0.5))),
@@ -135,15 +134,18 @@ KILLS = (
     saving("all is written, nothing synced", partial(on_call, os, "fsync")),
     saving("a tenth of the content is written", partial(cut, 2, 0.1), nth=2),
     saving("it is renamed, the old one not removed", partial(on_call, os, "unlink")),
-    Kill("validation: held-out clips are being judged", partial(on_call, heldout, "cycle_accuracy")),
+    Kill("validation: held-out clips are being scored", partial(on_call, heldout, "cycle_accuracy")),
     Kill("picture: half of its pixels are written", partial(on_file, "*.png", partial(cut, 6, 0.5))),
     Kill("journal: half of the third line is written", partial(tear, "journal.jsonl", 3)),
     saving("one of two old ones is removed", partial(on_call, os, "unlink", 2)),
     saving("all is ready, it is not renamed", partial(on_call, os, "replace"), nth=2),
     Kill("step: in the backward pass", partial(in_backward, 2)),
-    Kill("step: after the optimiser, before the average", partial(on_call, Average, "update", 3)),
-    Kill("step: in the average", partial(on_call, Average, "update", 1, partial(on_call, torch.Tensor, "lerp_", 20))),
-    Kill("journal: taken back, not renamed", partial(on_file, "journal.jsonl", partial(on_call, os, "replace"))),
+    Kill("step: after the optimiser, before the EMA", partial(on_call, MovingAverage, "update", 3)),
+    Kill(
+        "step: in the EMA",
+        partial(on_call, MovingAverage, "update", 1, partial(on_call, torch.Tensor, "lerp_", 20)),
+    ),
+    Kill("journal: shortened, not renamed", partial(on_file, "journal.jsonl", partial(on_call, os, "replace"))),
     saving("an empty temporary file is made", partial(cut, 1, 0.0), nth=2),
     *(Kill(f"random moment {number}") for number in range(1, 5)),
     saving("all but the last byte is written", partial(cut, 2, 1 - 1e-9), nth=2),

@@ -1,10 +1,10 @@
-"""What training teaches: every run of docs/learning.md by name, trained from raw video and scored on DAVIS-2016 masks.
+"""Train every run of docs/learning.md from raw video, and score it on DAVIS-2016.
 
     python benchmarks/learn.py DATA --work DIR [--only PREFIX ...] [--missing]
 
-DATA holds raw_video/ to learn from and davis2016/ to be judged by. Runs stay in DIR: what is trained there with these
-settings is only scored, what was interrupted goes on. For each run a report (learned_NAME.json) and a record of the
-training with its curve (training_NAME.json) are kept in benchmarks/results.
+DATA holds raw_video/ for training and davis2016/ for evaluation. Runs stay in DIR: a finished run is only scored, an
+interrupted run resumes. For each run a report (learned_NAME.json) and a record of the training with its curve
+(training_NAME.json) are written to benchmarks/results.
 """
 
 import argparse
@@ -23,30 +23,30 @@ from typing import Any, Literal
 from evaluate import EIGHT
 from record import RESULTS, write_record
 from timecycle.config import build, propagate_config, train_config
-from timecycle.evaluation.davis import find_davis
 from timecycle.evaluation.evaluate import evaluate
-from timecycle.evaluation.methods import load_method
-from timecycle.evaluation.plots import write_pictures
-from timecycle.evaluation.report import REPORT, Report
+from timecycle.evaluation.methods.registry import load_method
+from timecycle.evaluation.protocols.davis import find_davis
+from timecycle.evaluation.reporting.plots import write_pictures
+from timecycle.evaluation.reporting.report import REPORT, Report
 from timecycle.files import make_folder
 from timecycle.model.weights import hash_state, load_weights
 from timecycle.training.journal import read_journal
 from timecycle.training.settings import TrainConfig
-from timecycle.training.trainer import Progress, Watch, train
+from timecycle.training.trainer import Callbacks, Progress, train
 from training_step import PRESETS
 
-# Recipes are compared on these, so that the eight sequences of the results choose nothing.
+# Recipes are chosen on these sequences, so that the eight sequences of the results remain a test set.
 CHOOSING = ("breakdance", "dog", "kite-surf", "motocross-jump", "scooter-black")
-SHOWN = ("walks", "cycles")  # whose curves and worst sequences docs/learning.md shows
+SHOWN = ("walks", "cycles")  # docs/learning.md shows their curves and worst sequences
 _POINTS = 60  # of a curve
-_TELL_SECONDS = 60
+_PROGRESS_SECONDS = 60
 
 Group = Literal["learned", "lever", "ablation", "stage"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One training run. `words` is what tables call it."""
+    """One training run. `words` names it in tables."""
 
     name: str
     words: str
@@ -54,8 +54,8 @@ class Run:
     steps: int
     settings: tuple[str, ...] = ()
     videos: str = "."  # below raw_video
-    start: str | None = None  # the run whose weights it goes on from
-    sequences: tuple[str, ...] = EIGHT  # none: trained, not scored
+    start: str | None = None  # the run whose weights it starts from
+    sequences: tuple[str, ...] = EIGHT  # empty: trained, not scored
     group: Group = "learned"
     paper: str | None = None  # the paper's J and F of the same ablation
 
@@ -63,17 +63,17 @@ class Run:
         return train_config(self.preset, (*self.settings, f"steps={self.steps}"))
 
 
-# Steps on two cores: the half hours with bf16 units, as benchmarks/training_step.py times them; the comparisons in
-# fp32, which every machine computes alike.
+# Steps on two cores: the half hours in bf16, as timed by benchmarks/training_step.py; the comparisons in fp32, which is
+# the same on every machine.
 _HALF_AN_HOUR = {"walks": 1300, "cycles": 2300}
-_QUARTER = {4: 600, 3: 800, 2: 1250}  # of cycles, by frames of a clip
+_QUARTER = {4: 600, 3: 800, 2: 1250}  # steps of cycles in a quarter of an hour, by frames of a clip
 _LEVER = {"walks": 80, "cycles": 100}
-# The shipped encoder learns in stages of about an hour. Each needs nothing but the weights of the one before.
+# The bundled encoder is trained in stages of about an hour. Each starts from the weights of the one before.
 _STAGES, _STAGE_STEPS = 3, 1500
-_EARLY = (60, 250)  # steps of runs of their own, for the beginning of the curve
+_EARLY = (60, 250)  # steps of separate runs for the beginning of the curve
 _COMPARED = ("precision=fp32",)
-# Runs of a few minutes, which compare recipes, need a short average and warm-up.
-SHORT = (*_COMPARED, "average=0.98", "optimizer.warm_up_steps=30", "validate_every=1000")
+# Runs of a few minutes need a short moving average and warm-up.
+SHORT = (*_COMPARED, "ema_decay=0.98", "optimizer.warmup_steps=30", "validate_every=1000")
 
 _COLOURS = tuple(
     f"views.{name}={value}"
@@ -90,23 +90,23 @@ _COLOURS = tuple(
 _LEVERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
     "walks": {
         "preset": ("as in the preset", ()),
-        "colours": ("views in other colours", _COLOURS),
-        "motion": ("cells weighed by motion", ("walks.motion=0.7",)),
+        "colours": ("colour augmentation of views", _COLOURS),
+        "motion": ("cells weighted by motion", ("walks.motion=0.7",)),
         "temperature": ("temperature 0.04", ("walks.temperature=0.04",)),
-        "near": ("views that differ little", ("views.rotation_degrees=8", "views.scale=0.9,1.1")),
-        "far": ("views that differ more", ("views.rotation_degrees=60", "views.scale=0.5,1.5")),
+        "near": ("weaker view augmentation", ("views.rotation_degrees=8", "views.scale=0.9,1.1")),
+        "far": ("stronger view augmentation", ("views.rotation_degrees=60", "views.scale=0.5,1.5")),
         "gaps": ("longer gaps, 0.3 to 1.3 s", ("clips.gap_seconds=0.3,1.3",)),
-        "strangers": ("cells of two other clips besides", ("walks.strangers=2",)),
+        "negatives": ("negatives from two other clips", ("walks.negatives=2",)),
         "zeros": ("zero padding", ("encoder.padding=zeros",)),
     },
     "cycles": {
         "preset": ("as in the preset", ()),
-        "paper_losses": ("the paper's losses alone, no still cycle", ("cycles.still=0",)),
+        "paper_losses": ("the paper's losses only, no same-frame cycle", ("cycles.same_frame=0",)),
         "learned_localizer": (
-            "learned localizer, 50 steps alone first, no still cycle",
-            ("cycles.still=0", "cycles.localizer.kind=paper", "localizer_steps=50"),
+            "learned localizer, trained alone for 50 steps, no same-frame cycle",
+            ("cycles.same_frame=0", "cycles.localizer.kind=paper", "localizer_steps=50"),
         ),
-        "anywhere": ("patches from anywhere", ("patches.keep=49",)),
+        "anywhere": ("patches from any position", ("patches.keep=49",)),
         "temperature": ("temperature 0.07", ("cycles.temperature=0.07",)),
     },
 }
@@ -149,14 +149,14 @@ def _runs() -> Iterator[Run]:
         words="20 steps of the paper's preset, ResNet-50",
         preset="paper",
         steps=20,
-        settings=(*_COMPARED, "accumulate=16"),  # 32 clips at once need more memory than a laptop has
+        settings=(*_COMPARED, "accumulate=16"),  # a batch of 32 clips needs more memory than a laptop has
         sequences=(),
     )
     for steps in _EARLY:
         yield Run(
             name=f"early_{steps}",
             words=f"{steps} steps",
-            preset="shipped",
+            preset="bundled",
             steps=steps,
             settings=("seed=1", *SHORT),
             group="stage",
@@ -165,9 +165,9 @@ def _runs() -> Iterator[Run]:
         yield Run(
             name=f"stage_{stage}",
             words=f"stage {stage}",
-            preset="shipped",
+            preset="bundled",
             steps=_STAGE_STEPS,
-            settings=(f"seed={stage}",),  # other clips, other views
+            settings=(f"seed={stage}",),  # different clips and views
             start=f"stage_{stage - 1}" if stage > 1 else None,
             group="stage",
         )
@@ -190,25 +190,25 @@ RUNS = tuple(_runs())
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
-    parser.add_argument("--work", type=Path, required=True, help="where runs and predictions are kept")
-    parser.add_argument("--only", nargs="*", default=[], help="runs whose names begin so")
-    parser.add_argument("--missing", action="store_true", help="runs that have no report yet")
+    parser.add_argument("--work", type=Path, required=True, help="folder of runs and predictions")
+    parser.add_argument("--only", nargs="*", default=[], metavar="PREFIX", help="only runs with these prefixes")
+    parser.add_argument("--missing", action="store_true", help="only runs without a report")
     chosen = parser.parse_args()
     for run in RUNS:
         if chosen.only and not run.name.startswith(tuple(chosen.only)):
             continue
         if chosen.missing and (RESULTS / f"{'learned' if run.sequences else 'training'}_{run.name}.json").exists():
             continue
-        weights = learn(run, chosen.data, chosen.work)
+        weights = train_run(run, chosen.data, chosen.work)
         if not run.sequences:
             continue
-        report = judge(run, weights, chosen.data, chosen.work)
+        report = score(run, weights, chosen.data, chosen.work)
         print(f"{run.name}: J {report.scores['J']:.4f} F {report.scores['F']:.4f}", flush=True)
     return 0
 
 
-def learn(run: Run, data: Path, work: Path) -> Path:
-    """The run's weights, from its folder where it is finished there; NAME.safetensors, for reports to name it."""
+def train_run(run: Run, data: Path, work: Path) -> Path:
+    """Train a run unless it is finished, and return its weights, NAME.safetensors, which reports name."""
     folder, config = work / run.name, run.config()
     start = load_weights(work / run.start / "weights.safetensors") if run.start else None
     if start is not None:
@@ -221,13 +221,13 @@ def learn(run: Run, data: Path, work: Path) -> Path:
             config,
             start=start,
             resume=begun,
-            watch=Watch(step=_teller(run.name)),
+            callbacks=Callbacks(step=_progress_printer(run.name)),
         )
         if done.weights is None:
-            raise SystemExit(f"{run.name} was stopped after {done.steps} steps; the same command goes on")
+            raise SystemExit(f"{run.name} was interrupted after {done.steps} steps; the same command resumes it")
     trained = json.loads((folder / "train.json").read_text(encoding="utf-8"))
-    if build(TrainConfig, trained["config"]) != config:  # settings that came later have their defaults
-        raise SystemExit(f"error: {folder} was trained with other settings\n  try: move it away")
+    if build(TrainConfig, trained["config"]) != config:  # newer settings have their defaults
+        raise SystemExit(f"error: {folder} was trained with different settings\n  try: remove it")
     weights = make_folder(work / "weights") / f"{run.name}.safetensors"
     for suffix in (".safetensors", ".json"):
         shutil.copyfile(folder / f"weights{suffix}", weights.with_suffix(suffix))
@@ -257,14 +257,14 @@ def learn(run: Run, data: Path, work: Path) -> Path:
 
 
 def _seconds(folder: Path, journal: Sequence[Mapping[str, Any]]) -> float:
-    """What the steps took; of older journals from start to end, pauses included. Steps are what is compared."""
+    """Return the time of all steps; for older journals the time from start to end, including pauses."""
     if all("seconds" in line for line in journal):
         return float(sum(line["seconds"] for line in journal))
     return (folder / "weights.safetensors").stat().st_mtime - (folder / "train.json").stat().st_mtime
 
 
-def judge(run: Run, weights: Path, data: Path, work: Path) -> Report:
-    """The masks of the run's sequences carried with its weights, at 240 pixels."""
+def score(run: Run, weights: Path, data: Path, work: Path) -> Report:
+    """Evaluate the run's weights on its sequences at 240 pixels."""
     benchmark = find_davis(data / "davis2016", names=run.sequences)
     folder = work / "predictions" / run.name
     report = evaluate(benchmark, load_method(str(weights)), propagate_config("fast"), folder)
@@ -277,30 +277,30 @@ def judge(run: Run, weights: Path, data: Path, work: Path) -> Report:
 
 
 def curve(journal: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
-    """A few dozen points: means over the steps since the point before, and the newest figures of held-out clips."""
+    """Average the journal into a few dozen points, each over the steps since the point before."""
     width = -(-len(journal) // _POINTS)
     points = []
     for begin in range(0, len(journal), width):
-        part = journal[begin : begin + width]
-        numbers = {name for line in part for name, value in line.items() if isinstance(value, float)}
+        lines = journal[begin : begin + width]
+        numbers = {name for line in lines for name, value in line.items() if isinstance(value, float)}
         means = {
-            name: round(statistics.fmean(line[name] for line in part if name in line), 4) for name in sorted(numbers)
+            name: round(statistics.fmean(line[name] for line in lines if name in line), 4) for name in sorted(numbers)
         }
-        points.append({"step": part[-1]["step"], **means})
+        points.append({"step": lines[-1]["step"], **means})
     return points
 
 
-def _teller(name: str) -> Callable[[Progress], None]:
-    """Prints a line a minute."""
+def _progress_printer(name: str) -> Callable[[Progress], None]:
+    """Make a callback that prints a line per minute."""
     last = [time.monotonic()]
 
-    def tell(now: Progress) -> None:
-        if time.monotonic() - last[0] > _TELL_SECONDS:
+    def show(now: Progress) -> None:
+        if time.monotonic() - last[0] > _PROGRESS_SECONDS:
             last[0] = time.monotonic()
             losses = " ".join(f"{loss} {value:.3f}" for loss, value in now.losses.items())
             print(f"{name}: step {now.step} of {now.steps}, {losses}", flush=True)
 
-    return tell
+    return show
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""A number is a record: what was measured, with what, on which machine, at which commit."""
+"""Records of measurements, each with its settings, machine and commit."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-from timecycle.provenance import commit, machine
+from timecycle.runs.provenance import commit, machine
 from timecycle.version import __version__
 
 RESULTS = Path(__file__).parent / "results"

@@ -1,4 +1,4 @@
-"""A real S3 server on loopback."""
+"""A local S3 server for tests and benchmarks."""
 
 import socket
 import subprocess
@@ -25,21 +25,21 @@ class S3Server:
             "AWS_ACCESS_KEY_ID": KEYS[0],
             "AWS_SECRET_ACCESS_KEY": KEYS[1],
             "AWS_DEFAULT_REGION": "us-east-1",
-            # The server does not know the newer checksums.
+            # The server does not support the newer checksums.
             "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
             "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
         }
 
     def start(self) -> None:
-        words = ["rclone", "serve", "s3", "--auth-key", ",".join(KEYS), "--addr", f"127.0.0.1:{self._port}"]
+        command = ["rclone", "serve", "s3", "--auth-key", ",".join(KEYS), "--addr", f"127.0.0.1:{self._port}"]
         self._process = subprocess.Popen(
-            [*words, "--vfs-cache-mode", "off", "--dir-cache-time", "0s", str(self.root)],
+            [*command, "--vfs-cache-mode", "off", "--dir-cache-time", "0s", str(self.root)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
         for _ in range(200):
-            with socket.socket() as door:
-                if door.connect_ex(("127.0.0.1", self._port)) == 0:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self._port)) == 0:
                     return
             time.sleep(0.05)
         raise RuntimeError("the S3 server did not start")

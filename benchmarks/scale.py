@@ -1,4 +1,4 @@
-"""What grows with the length of a video and with the number of objects. Neither should.
+"""Measure memory over the length of a video, and time over the number of objects.
 
 python benchmarks/scale.py memory      peak memory and open files of whole runs, short and long
 python benchmarks/scale.py objects     time per frame with 1 and with 100 objects, interleaved
@@ -16,49 +16,49 @@ from pathlib import Path
 import numpy as np
 
 from record import write_record
-from timecycle import Masks, PropagateConfig, Propagation, load_encoder, open_video
+from timecycle import Masks, PropagateConfig, Propagator, load_encoder, open_video
 from timecycle.synthetic import WorldConfig, make_world, tiled_mask
 from timecycle.video import Size, VideoWriter
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """What one run of the command needed."""
+    """Peak memory and open files of one run of the command."""
 
     frames: int
     height_px: int
     width_px: int
     peak_rss_mib: float
-    open_files: int  # the most seen at once, after the first frames
+    open_files: int  # the highest number at once, after the first frames
 
 
 def footprint(frames: int, height_px: int, width_px: int) -> Footprint:
-    """Run `timecycle propagate` on a clip and watch the process."""
+    """Run `timecycle propagate` on a clip and monitor the process."""
     with tempfile.TemporaryDirectory() as folder:
         clip, mask = _write_inputs(Path(folder), frames, height_px, width_px)
-        words = [sys.executable, "-m", "timecycle", "propagate", str(clip), str(mask), "-o", f"{folder}/out"]
-        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        watch = _Watch(process.pid, Path(folder) / "out" / "labels" / "00010.png")
-        watch.start()
+        command = [sys.executable, "-m", "timecycle", "propagate", str(clip), str(mask), "-o", f"{folder}/out"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        monitor = _Monitor(process.pid, Path(folder) / "out" / "labels" / "00010.png")
+        monitor.start()
         if process.wait() != 0:
             raise RuntimeError(f"the run of {frames} frames failed")
-        watch.join()
-    return Footprint(frames, height_px, width_px, round(watch.peak_kib / 1024, 1), watch.files)
+        monitor.join()
+    return Footprint(frames, height_px, width_px, round(monitor.peak_kib / 1024, 1), monitor.files)
 
 
 def object_ratio(steps: int, height_px: int = 480, width_px: int = 854) -> dict[str, float]:
-    """Median seconds per frame with 1 and with 100 objects, taken in turns, and their ratio."""
+    """Return the median seconds per frame with 1 and with 100 objects, timed in turns, and their ratio."""
     world = make_world(WorldConfig(height_px=height_px, width_px=width_px, frames=steps + 8))
     encoder = load_encoder()
-    states = {count: Propagation(encoder, PropagateConfig()) for count in (1, 100)}
-    seconds: dict[int, list[float]] = {count: [] for count in states}
+    propagators = {count: Propagator(encoder, PropagateConfig()) for count in (1, 100)}
+    seconds: dict[int, list[float]] = {count: [] for count in propagators}
     for t in range(len(world)):
         image = world.frame(t)
-        for count, state in states.items():
+        for count, propagator in propagators.items():
             labels = Masks(tiled_mask(height_px, width_px, count)) if t == 0 else None
             began = time.perf_counter()
-            state.step(image, labels)
-            if t >= 8:  # the memory is full from here on
+            propagator.step(image, labels)
+            if t >= 8:  # the memory bank is full from here on
                 seconds[count].append(time.perf_counter() - began)
     one, hundred = (statistics.median(seconds[count]) for count in (1, 100))
     ratio = statistics.median(h / o for o, h in zip(seconds[1], seconds[100], strict=True))
@@ -69,12 +69,12 @@ def object_ratio(steps: int, height_px: int = 480, width_px: int = 854) -> dict[
     }
 
 
-class _Watch(threading.Thread):
-    """Follows a process: its peak memory, and its open files once `begun` exists."""
+class _Monitor(threading.Thread):
+    """Monitors the peak memory of a process, and its open files once the file `started` exists."""
 
-    def __init__(self, pid: int, begun: Path) -> None:
+    def __init__(self, pid: int, started: Path) -> None:
         super().__init__(daemon=True)
-        self.pid, self.begun = pid, begun
+        self.pid, self.started = pid, started
         self.peak_kib, self.files = 0, 0
 
     def run(self) -> None:
@@ -85,7 +85,7 @@ class _Watch(threading.Thread):
                 if "VmHWM" not in status:  # the process has ended
                     return
                 self.peak_kib = int(status.partition("VmHWM:")[2].split()[0])
-                if self.begun.exists():
+                if self.started.exists():
                     self.files = max(self.files, len(list((folder / "fd").iterdir())))
             except OSError:
                 return
@@ -93,13 +93,13 @@ class _Watch(threading.Thread):
 
 
 def _write_inputs(folder: Path, frames: int, height_px: int, width_px: int) -> tuple[Path, Path]:
-    """A clip that plays the same hundred pictures over and over, and the mask of its first frame."""
+    """Write a clip that repeats the same hundred frames, and the mask of its first frame."""
     world = make_world(WorldConfig(height_px=height_px, width_px=width_px, frames=100))
-    pictures = world.video()
+    images = world.video()
     timing = open_video(np.zeros((1, 2, 2, 3), np.uint8), fps=24)
     with VideoWriter(folder / "clip.mp4", Size(height_px, width_px), timing.time_base) as writer:
         for t in range(frames):
-            writer.write(pictures[t % 100], t)
+            writer.write(images[t % 100], t)
     Masks(world.mask(0)).write(folder / "first.png")
     return folder / "clip.mp4", folder / "first.png"
 

@@ -1,8 +1,8 @@
-"""Write the tables of README.md and docs/results.md from the result files: python benchmarks/tables.py [--check]
+"""Generate the tables of README.md and docs/ from the result files: python benchmarks/tables.py [--check]
 
-A table stands between `<!-- generated: NAME -->` and `<!-- end generated -->`; NAME is one of TABLES below. The plots
-of docs/images are drawn again too. With --check nothing is written: the exit code is 1 and the stale parts are named.
-A block without result files is empty.
+A table stands between `<!-- generated: NAME -->` and `<!-- end generated -->`; NAME is a key of TABLES below. The plots
+of docs/images are generated too. With --check nothing is written: stale blocks and plots are listed, and the exit code
+is 1. A block without result files is empty.
 """
 
 import argparse
@@ -22,56 +22,57 @@ import numpy as np
 from PIL import Image
 
 from capacity import NEEDED, Assumptions, Line, capacity
-from curves import draw_curves
-from forms import FORMS
-from growth import draw_corpus, draw_growth, exponent
-from hours import Stage, draw_hours
+from descriptors import DESCRIPTORS
+from figures import (
+    Stage,
+    draw_corpus,
+    draw_corrections,
+    draw_growth,
+    draw_hours,
+    draw_learning_curves,
+    draw_risk_coverage,
+    exponent,
+)
 from learn import RUNS, SHOWN, Group, Run
+from published import Group as PublishedGroup
+from published import protocols, published_rows
 from recipes import RECIPES
 from record import RESULTS
-from timecycle.config import propagate_config
-from timecycle.errors import SettingsError, TimecycleError
-from timecycle.evaluation.compare import compare
-from timecycle.evaluation.figure import save_small
-from timecycle.evaluation.metrics.bootstrap import paired_bootstrap
-from timecycle.evaluation.plots import draw_bars, draw_over_time
-from timecycle.evaluation.published import Group as PublishedGroup
-from timecycle.evaluation.published import protocols, published_rows
-from timecycle.evaluation.report import Report, read_report
-from timecycle.evaluation.scores import COUNTED, lower_is_better, main_scores
-from timecycle.evaluation.tables import (
+from score_tables import (
     IMAGE_SIZE,
     METHOD,
     SECONDS_PER_FRAME,
     WINDOW,
     Column,
-    Row,
     davis_table,
-    grid,
-    method_name,
+    markdown,
     provenance,
     published_table,
     score_column,
     score_table,
     setting_column,
 )
+from timecycle.config import propagate_config
+from timecycle.errors import SettingsError, TimecycleError
+from timecycle.evaluation.metrics.bootstrap import paired_bootstrap
+from timecycle.evaluation.reporting.compare import compare
+from timecycle.evaluation.reporting.figure import save_small
+from timecycle.evaluation.reporting.plots import draw_bars, draw_over_time
+from timecycle.evaluation.reporting.report import Report, read_report
+from timecycle.evaluation.reporting.rows import Row, method_name
+from timecycle.evaluation.reporting.scores import COUNTED, lower_is_better, main_scores
 from timecycle.model.registry import DEFAULT_ENCODER
-from trusting import draw_corrections, draw_risk
 
 ROOT = Path(__file__).parents[1]
-PAGES = (
-    "README.md",
-    *(f"docs/{name}.md" for name in ("results", "learning", "encoders", "model", "trust", "speed", "scale")),
-)
 IMAGES = "docs/images"
 
 _BLOCK = re.compile(r"<!-- generated: (\S+) -->\n(.*?)<!-- end generated -->", re.DOTALL)
 _BEGIN = "<!-- generated:"
-_NOTE = "timecycle results"  # in a picture: the checksum of the files it was drawn from
+_NOTE = "timecycle results"  # PNG text: the checksum of the result files of a plot
 
 
 class NoResultsError(SettingsError):
-    """A table was asked for of which nothing has been measured."""
+    """A table has no result files."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Results:
-    """All result files: reports of evaluations, and records of everything else by name."""
+    """All result files: reports of evaluations, and other records by name."""
 
     reports: Sequence[Result]
     records: Mapping[str, Mapping[str, Any]]
@@ -92,7 +93,7 @@ class Results:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where something is stale")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if something is stale")
     check = parser.parse_args().check
     try:
         stale = find_stale(ROOT) if check else rewrite(ROOT)
@@ -102,47 +103,47 @@ def main() -> int:
     for part in stale:
         print(f"{'stale' if check else 'written'}: {part}")
     for part in find_empty(ROOT):
-        print(f"empty, for want of results: {part}")
+        print(f"empty, without results: {part}")
     if check and stale:
         print("  try: python benchmarks/tables.py")
     return 1 if check and stale else 0
 
 
 def find_stale(root: Path) -> list[str]:
-    """The blocks and pictures that are not what the result files say."""
+    """List the blocks and plots that differ from the result files."""
     results = read_results(root / "benchmarks" / RESULTS.name)
     blocks = [f"{page.relative_to(root)}: {name}" for page in _pages(root) for name in _stale_blocks(page, results)]
-    return blocks + [name for name, (_, seen) in _pictures(results).items() if _drawn_from(root / name) != seen]
+    return blocks + [name for name, (_, digest) in _plots(results).items() if _stored_digest(root / name) != digest]
 
 
 def find_empty(root: Path) -> list[str]:
-    """The blocks for which there is no result file."""
+    """List the blocks without result files."""
     results = read_results(root / "benchmarks" / RESULTS.name)
-    named = [(page, name) for page in _pages(root) for name, _ in _BLOCK.findall(page.read_text(encoding="utf-8"))]
-    return [f"{page.relative_to(root)}: {name}" for page, name in named if not make_table(name, results)]
+    blocks = [(page, name) for page in _pages(root) for name, _ in _BLOCK.findall(page.read_text(encoding="utf-8"))]
+    return [f"{page.relative_to(root)}: {name}" for page, name in blocks if not make_table(name, results)]
 
 
 def rewrite(root: Path) -> list[str]:
-    """Bring blocks and pictures up to date; returns those that were stale."""
+    """Update blocks and plots; returns those that were stale."""
     stale = find_stale(root)
     results = read_results(root / "benchmarks" / RESULTS.name)
     for page in _pages(root):
         text = page.read_text(encoding="utf-8")
-        fresh = renew(text, results, page=page.name)
-        if fresh != text:
-            page.write_text(fresh, encoding="utf-8")
-    for name, (draw, seen) in _pictures(results).items():
+        updated = update(text, results, page=page.name)
+        if updated != text:
+            page.write_text(updated, encoding="utf-8")
+    for name, (draw, digest) in _plots(results).items():
         if name in stale:
             (root / name).parent.mkdir(parents=True, exist_ok=True)
-            save_small(root / name, draw(), note={_NOTE: seen})
+            save_small(root / name, draw(), note={_NOTE: digest})
     return stale
 
 
-def renew(text: str, results: Results, *, page: str = "the page") -> str:
-    """A page with every generated block made again."""
+def update(text: str, results: Results, *, page: str = "the page") -> str:
+    """Replace every generated block of a page."""
     if text.count(_BEGIN) != len(_BLOCK.findall(text)):
         raise SettingsError(
-            f"a generated block of {page} does not end, or its first line is not as it should be",
+            f"a generated block of {page} has no end, or its first line is malformed",
             remedy="write '<!-- generated: NAME -->' and '<!-- end generated -->' on lines of their own",
         )
     return _BLOCK.sub(
@@ -151,7 +152,7 @@ def renew(text: str, results: Results, *, page: str = "the page") -> str:
 
 
 def make_table(name: str, results: Results) -> str:
-    """The text of a block; empty as long as there are no results for it."""
+    """Make the text of a block; empty without results."""
     if name not in TABLES:
         raise SettingsError(f"there is no generated block {name!r}", remedy=f"the blocks are {', '.join(TABLES)}")
     try:
@@ -161,7 +162,7 @@ def make_table(name: str, results: Results) -> str:
 
 
 def read_results(folder: Path) -> Results:
-    """The files in a folder; what has scores per sequence is a report."""
+    """Read the files of a folder; a file with scores per sequence is a report."""
     contents = {path: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
     reports = [Result(path.stem, read_report(path)) for path, content in contents.items() if "per_sequence" in content]
     records = {path.stem: content for path, content in contents.items() if "per_sequence" not in content}
@@ -169,7 +170,7 @@ def read_results(folder: Path) -> Results:
 
 
 def _named(results: Results, prefix: str, **expected: Any) -> list[Report]:
-    """The reports whose files begin with a prefix; each must be what its name says."""
+    """Return the reports whose file names have a prefix; their content must agree with the name."""
     chosen = [result for result in results.reports if result.name.startswith(prefix)]
     if not chosen:
         raise NoResultsError(
@@ -180,7 +181,7 @@ def _named(results: Results, prefix: str, **expected: Any) -> list[Report]:
         wrong = [name for name, value in expected.items() if facts[name] != value]
         if wrong:
             raise SettingsError(
-                f"{result.name}.json has {wrong[0]} = {facts[wrong[0]]}, but its name stands for {expected[wrong[0]]}",
+                f"{result.name}.json has {wrong[0]} = {facts[wrong[0]]}, but its name says {expected[wrong[0]]}",
                 remedy="rename the file, or evaluate again",
             )
     return [result.report for result in chosen]
@@ -200,32 +201,32 @@ def _davis(results: Results, *, size_px: int, eight: bool = False) -> str:
 
 
 def _davis_reports(results: Results, size_px: int, *, eight: bool = False) -> list[Report]:
-    """All sequences of DAVIS-2016 val, or the eight that slow encoders and ablations are run on."""
+    """Return the reports on DAVIS-2016 val, or on the eight sequences of slow encoders and ablations."""
     prefix, sequences = ("davis2016_eight", 8) if eight else ("davis2016", 20)
     expected = {"benchmark": "davis2016", "image_size_px": size_px, "sequences": sequences}
     return _named(results, f"{prefix}_{size_px}p_", **expected)
 
 
 def _in_common_settings(results: Results) -> dict[str, Report]:
-    """By encoder, on all of DAVIS-2016 val at 480p, without what `best` settings give."""
+    """Return the reports on all of DAVIS-2016 val at 480p by encoder, without those of the preset `best`."""
     past = propagate_config("default").past_frames
     return {r.encoder: r for r in _davis_reports(results, 480) if r.config["past_frames"] == past}
 
 
 def _headline(results: Results) -> str:
-    """The shipped encoder and every control on all that is measured; differences are paired over the sequences."""
+    """Compare the bundled encoder with every control on all benchmarks; differences are paired over sequences."""
     reports = _in_common_settings(results)
     ours = reports.get(DEFAULT_ENCODER)
     if ours is None:
         raise NoResultsError(
             f"no result of {DEFAULT_ENCODER} at 480p", remedy="python benchmarks/evaluate.py DATA --work DIR"
         )
-    others = {  # what else is in the table: heading, benchmark, score, factor
+    others = {  # heading: benchmark, score, factor
         "BADJA PCK@0.2": ("badja", "PCK@0.2", 100),
         "L1, 5 frames": ("reconstruction-5-10-every-10", "L1_5", 1),
         "L1, 10 frames": ("reconstruction-5-10-every-10", "L1_10", 1),
     }
-    found = {(r.report.benchmark, r.report.encoder): r.report for r in results.reports}
+    by_benchmark = {(r.report.benchmark, r.report.encoder): r.report for r in results.reports}
     rows = []
     for name, report in sorted(reports.items(), key=lambda item: -item[1].scores["JF"]):
         by = compare(report, ours).differences[0]
@@ -237,17 +238,19 @@ def _headline(results: Results) -> str:
                 "-" if report is ours else f"{100 * by.low:+.1f} to {100 * by.high:+.1f}",
                 "-" if report is ours else f"{by.better} of {by.sequences}",
                 *(
-                    f"{factor * found[benchmark, name].scores[score]:.1f}" if (benchmark, name) in found else "-"
+                    f"{factor * by_benchmark[benchmark, name].scores[score]:.1f}"
+                    if (benchmark, name) in by_benchmark
+                    else "-"
                     for benchmark, score, factor in others.values()
                 ),
             ]
         )
-    heads = ["encoder", "DAVIS J&F", "ours against it", "95 % interval", "ours better on", *others]
-    return _with_provenance(grid(heads, rows, right=tuple(range(1, len(heads)))), [ours])
+    heads = ["encoder", "DAVIS J&F", "ours minus it", "95 % interval", "ours better on", *others]
+    return _with_provenance(markdown(heads, rows, right=tuple(range(1, len(heads)))), [ours])
 
 
 def _scores(results: Results, *, prefix: str, benchmark: str, beside: Sequence[str] = ()) -> str:
-    """A benchmark's own scores and others beside them, best first by the first; with the settings, which may differ."""
+    """Make a table of a benchmark's main scores, ordered by the first, and of the scores in `beside`; with settings."""
     reports = _named(results, prefix, benchmark=benchmark)
     scores = main_scores(reports)
     shown = [score_column(score) for score in (*scores, *beside)]
@@ -256,23 +259,27 @@ def _scores(results: Results, *, prefix: str, benchmark: str, beside: Sequence[s
 
 
 def _ablation(results: Results, *, what: str) -> str:
-    """One setting changed and all others kept; the run it departs from is found among the others."""
+    """Make a table of one changed setting; the baseline is the report in which only that setting differs."""
     changed, heading = _ABLATIONS[what]
-    changing = [result for result in results.reports if re.match(rf"ablation_\w*?_?{what}_", result.name)]
-    if not changing:
+    ablated = [result for result in results.reports if re.match(rf"ablation_\w*?_?{what}_", result.name)]
+    if not ablated:
         raise NoResultsError(
             f"no result file begins with ablation_ and names {what}",
             remedy=f"copy the reports to benchmarks/results/ablation_{what}_VALUE.json",
         )
-    kept = {_kept(result.report, changed) for result in changing}
-    if len(kept) != len({result.report.encoder for result in changing}):
+    unchanged = {_unchanged(result.report, changed) for result in ablated}
+    if len(unchanged) != len({result.report.encoder for result in ablated}):
         raise SettingsError(
-            f"the {len(changing)} results of the ablation of {what} differ in more than {', '.join(changed)}",
-            remedy="evaluate them with all other settings alike",
+            f"the {len(ablated)} results of the ablation of {what} differ in more than {', '.join(changed)}",
+            remedy="evaluate them with the same other settings",
         )
-    bases = [r for r in results.reports if r.name.startswith("davis2016_") and _kept(r.report, changed) in kept]
-    # The base may have been run once more under the ablation's name.
-    unique = {(r.report.encoder, *(str(r.report.config.get(name)) for name in changed)): r for r in bases + changing}
+    davis = [result for result in results.reports if result.name.startswith("davis2016_")]
+    baselines = [result for result in davis if _unchanged(result.report, changed) in unchanged]
+    # The baseline may also have been run under the ablation's name.
+    unique = {
+        (result.report.encoder, *(str(result.report.config.get(name)) for name in changed)): result
+        for result in baselines + ablated
+    }
     reports = sorted((result.report for result in unique.values()), key=lambda report: _rank(report, changed[0]))
     columns = [setting_column(changed[0], heading)] if changed[0] != "window_px" else []
     columns += [WINDOW] if "window_px" in changed else []
@@ -281,18 +288,18 @@ def _ablation(results: Results, *, what: str) -> str:
 
 
 def _learned(results: Results, *, group: Group, controls: Sequence[str] = ()) -> str:
-    """Runs of one group by their words, best first, among controls on the same sequences where these are named."""
+    """Make a table of one group of runs; with controls on the same sequences it is ordered by J&F."""
     runs = {f"learned_{run.name}": run for run in RUNS if run.group == group}
-    found = {result.name: result.report for result in results.reports}
+    by_name = {result.name: result.report for result in results.reports}
     learned = {
-        run.words: (run, dataclasses.replace(found[name], encoder=run.words))
+        run.words: (run, dataclasses.replace(by_name[name], encoder=run.words))
         for name, run in runs.items()
-        if name in found
+        if name in by_name
     }
     if not learned:
         raise NoResultsError(f"no result file of the runs {', '.join(runs)}", remedy="python benchmarks/learn.py")
     reports = [report for _, report in learned.values()]
-    reports += [found[f"davis2016_eight_240p_{name}"] for name in controls]
+    reports += [by_name[f"davis2016_eight_240p_{name}"] for name in controls]
 
     def of_run(cell: Callable[[Run], str]) -> Callable[[Row], str]:
         return lambda row: cell(learned[row.first.encoder][0]) if row.first.encoder in learned else "-"
@@ -300,17 +307,17 @@ def _learned(results: Results, *, group: Group, controls: Sequence[str] = ()) ->
     columns = [METHOD, Column("steps", of_run(lambda run: f"{run.steps:,}"))]
     columns += [score_column(score) for score in ("JF", "J", "F")]
     if any(run.paper for run, _ in learned.values()):
-        columns.append(Column("the paper's J, F", of_run(lambda run: run.paper or "-")))
+        columns.append(Column("J, F in the paper", of_run(lambda run: run.paper or "-")))
     return _with_provenance(score_table(reports, columns, order_by="JF" if controls else None), reports)
 
 
-def _kept(report: Report, changed: Sequence[str]) -> tuple[str, ...]:
+def _unchanged(report: Report, changed: Sequence[str]) -> tuple[str, ...]:
     settings = (f"{name}={value}" for name, value in sorted(report.config.items()) if name not in changed)
     return report.encoder, report.benchmark, str(report.data.get("sha256")), *settings
 
 
 def _rank(report: Report, setting: str) -> tuple[str, float, str]:
-    """By encoder, then by the setting; no window is the widest."""
+    """Return the sort key: the encoder, then the setting; no window is the widest."""
     value = report.config.get(setting)
     number = float("inf") if value is None else float(value) if isinstance(value, int | float) else 0.0
     return report.encoder, number, str(value)
@@ -318,46 +325,48 @@ def _rank(report: Report, setting: str) -> tuple[str, float, str]:
 
 def _published(results: Results, *, protocol: str, group: PublishedGroup | None = None) -> str:
     rows = [row for row in published_rows(protocol) if (row.group == "ablation") == (group == "ablation")]
-    if group == "ablation":  # with the row they depart from
+    if group == "ablation":  # with the row of the baseline
         base = rows[0].method.partition(":")[0]
         rows += [row for row in published_rows(protocol, group="paper") if row.method == base]
     first = next(iter(rows[0].scores))
     order = "JF" if first == "J" else first
     best = "Lowest" if lower_is_better(order) else "Highest"
-    mean = " J&F is the mean of J and F where the source does not give it." if order == "JF" else ""
+    mean = " J&F is the mean of J and F where the source lacks it." if order == "JF" else ""
     return f"{published_table(rows, order_by=order)}\n{protocols()[protocol]}. {best} first.{mean}\n"
 
 
 def _step_cost(results: Results) -> str:
-    """Whole training steps over the bare encoder, as measured in turns."""
+    """Make a table of training steps relative to the bare encoder."""
     record = _record(results, "training_step")
     rows = [
         [name.replace("_", " "), *(f"{row[part]:.3g}" for part in ("ratio", "step", "bare"))]
         for name, row in record["measured"]["seconds"].items()
     ]
-    table = grid(["objective, encoder, image, batch", "step / bare encoder", "step s", "bare s"], rows, right=(1, 2, 3))
+    table = markdown(
+        ["objective, encoder, image, batch", "step / bare encoder", "step s", "bare s"], rows, right=(1, 2, 3)
+    )
     pace = ", ".join(
         f"{row['steps_in_half_an_hour']:,} steps of {objective} ({row['waiting_for_clips']:.1%} waiting for clips)"
         for objective, row in record["measured"]["pace"].items()
     )
-    return f"{table}\nOn real clips half an hour is {pace}. {_origin(record)}\n"
+    return f"{table}\nHalf an hour on real clips is {pace}. {_origin(record)}\n"
 
 
-# Of benchmarks/speed.py: the part, the ratio, and what was done for it.
+# Of benchmarks/speed.py: the part, the ratio, and its description.
 _SPEED = (
     ("whole", "whole_over_bare_fp32", "frames to labels, 7 + 1 references, window 96 px"),
     ("whole", "whole_20_over_bare_fp32", "20 + 1 references, all windowed"),
-    ("whole", "stepwise_over_bare_fp32", "7 + 1, each frame waits for the one before (a camera)"),
+    ("whole", "stepwise_over_bare_fp32", "7 + 1, frame by frame without prefetching (a camera)"),
     ("whole", "global_over_bare_fp32", "7 + 1, no window"),
     ("whole", "without_kernel_over_bare_fp32", "7 + 1, without the kernel"),
-    ("whole", "whole_bf16_over_bare_bf16", "7 + 1, everything and the bare encoder in bf16"),
-    ("command", "command_over_bare_fp32", "`timecycle propagate`: mp4 in; label files, table, film and pictures out"),
-    ("fast", "fast_over_bare_fp32", "preset `fast`, over the bare encoder at its 240p"),
+    ("whole", "whole_bf16_over_bare_bf16", "7 + 1, propagation and bare encoder in bf16"),
+    ("command", "command_over_bare_fp32", "`timecycle propagate`: mp4 to labels, tables, overlay video, contact sheet"),
+    ("fast", "fast_over_bare_fp32", "preset `fast`, relative to the bare encoder at 240p"),
 )
 
 
 def _speed(results: Results) -> str:
-    """Everything over the bare encoder, and what else was seen."""
+    """Make a table of times relative to the bare encoder, with memory, threads and agreement in the text."""
     parts = {part: _record(results, f"speed_{part}") for part, _, _ in _SPEED}
     measured = {part: record["measured"] for part, record in parts.items()}
     rows = [
@@ -365,16 +374,16 @@ def _speed(results: Results) -> str:
         for part, name, words in _SPEED
         if name in measured[part]["spread"]
     ]
-    table = grid(["what", "time / bare encoder", "rounds"], rows, right=(1, 2))
+    table = markdown(["run", "time / bare encoder", "range"], rows, right=(1, 2))
     same, threads = (_record(results, f"speed_{part}")["measured"] for part in ("agreement", "threads"))
     settings, fast = parts["whole"]["settings"], measured["fast"]
-    text = f"""Medians and range over the rounds; {settings["sequence"]} at {settings["size"]}, ResNet-18 with trained
-weights ({settings["weights_sha256"][:12]}), kernel {settings["kernel"]}. The command's memory peaks at
-{measured["command"]["peak_rss_mib"]:,.0f} MiB. Preset `fast` labels {fast["frames_per_second"]:.1f} frames a second,
-where the bare encoder makes {1 / fast["seconds_bare"]:.1f}. {threads["threads"]} threads are
-{threads["ratios"]["one_thread_over_all"]:.2f} times as fast as one. Labels equal those of matching and voting in
-float64 in {same["same_pixels"]:.5%} of the pixels of {same["frames"]} frames
-({same["same_pixels_worst_frame"]:.5%} in the worst).
+    text = f"""Median and range over the rounds; {settings["sequence"]} at {settings["size"]}, ResNet-18 with trained
+weights ({settings["weights_sha256"][:12]}), kernel {settings["kernel"]}. The peak memory of the command is
+{measured["command"]["peak_rss_mib"]:,.0f} MiB. Preset `fast` labels {fast["frames_per_second"]:.1f} frames per second,
+the bare encoder encodes {1 / fast["seconds_bare"]:.1f}. {threads["threads"]} threads are
+{threads["ratios"]["one_thread_over_all"]:.2f} times as fast as one. Labels equal those of float64 matching in
+{same["same_pixels"]:.5%} of the pixels of {same["frames"]} frames
+({same["same_pixels_worst_frame"]:.5%} in the worst frame).
 {_origin(parts["whole"])}"""
     return f"{table}\n{' '.join(text.split())}\n"
 
@@ -393,23 +402,23 @@ def _speed_growth(results: Results) -> str:
         ]
         for name, points in record["measured"]["curves"].items()
     ]
-    table = grid(["of", "amounts", "time / bare encoder at 480p", "rounds", "power"], rows, right=(4,))
+    table = markdown(["amount of", "values", "time / bare encoder at 480p", "range", "power"], rows, right=(4,))
     return f"{table}\nTime grows with this power of the amount: 1 is linear. {_origin(record)}\n"
 
 
 def _speed_peers(results: Results) -> str:
-    """Other programs' matching over ours on the same features, run aside."""
+    """Make a table of other programs' matching times relative to ours on the same features."""
     record = _record(results, "speed_peers")
     rows = [
         [row["program"], row["settings"], f"{row['ratio']:.1f}", row["agreement"]]
         for row in record["measured"]["peers"]
     ]
-    table = grid(["program", "settings", "its time / ours", "agreement"], rows, right=(2,))
+    table = markdown(["program", "settings", "its time / ours", "agreement"], rows, right=(2,))
     return f"{table}\n{record['measured']['how']} {_origin(record)}\n"
 
 
 def _recipes(results: Results) -> str:
-    """Short runs of equal time on composites of held-out footage, best first, and the controls."""
+    """Make a table of recipes and controls on composites of held-out footage, best first."""
     records = {
         name.removeprefix("recipe_"): record for name, record in results.records.items() if "recipe_" in name[:7]
     }
@@ -432,26 +441,29 @@ def _recipes(results: Results) -> str:
 
     ordered = sorted(records.items(), key=lambda item: -best(item[1]))
     heads = ["recipe", "steps", "J", "F", "J with colour", "F with colour"]
-    table = grid(heads, [row(name, record) for name, record in ordered], right=(1, 2, 3, 4, 5))
+    table = markdown(heads, [row(name, record) for name, record in ordered], right=(1, 2, 3, 4, 5))
     minutes = {record["settings"]["minutes"] for record in records.values() if record["settings"]}
     each = f"{next(iter(minutes)):g} minutes each" if len(minutes) == 1 else "times differ"
     return f"{table}\nTraining: {each}. {_origin(ordered[0][1])}\n"
 
 
-def _forms(results: Results) -> str:
-    """What labels are carried by, on the composites that recipes are judged on, in the order they were tried."""
-    records = {name: results.records[f"form_{name}"] for name in FORMS if f"form_{name}" in results.records}
+def _descriptors(results: Results) -> str:
+    """Make a table of descriptors on the composites of recipes, in the order of the study."""
+    records = {
+        name: results.records[f"descriptor_{name}"] for name in DESCRIPTORS if f"descriptor_{name}" in results.records
+    }
     if not records:
-        raise NoResultsError("no result file begins with form_", remedy="python benchmarks/forms.py")
+        raise NoResultsError("no result file begins with descriptor_", remedy="python benchmarks/descriptors.py")
     scores = {name: record["measured"]["scores"] for name, record in records.items()}
     rows = [
-        [FORMS[name].words, *(f"{100 * of[score]:.1f}" for score in ("JF", "J", "F"))] for name, of in scores.items()
+        [DESCRIPTORS[name].words, *(f"{100 * values[score]:.1f}" for score in ("JF", "J", "F"))]
+        for name, values in scores.items()
     ]
-    return f"{grid(['labels are carried by', 'J&F', 'J', 'F'], rows, right=(1, 2, 3))}\n{_origin(records['plain'])}\n"
+    return f"{markdown(['descriptor', 'J&F', 'J', 'F'], rows, right=(1, 2, 3))}\n{_origin(records['plain'])}\n"
 
 
-def stages_of(results: Results) -> list[Stage]:
-    """The stages of the shipped encoder that are trained and scored, with the hours up to the end of each."""
+def read_stages(results: Results) -> list[Stage]:
+    """Return the trained and scored stages of the bundled encoder, with the hours up to the end of each."""
     scored = {result.name: result.report.scores for result in results.reports}
     stages: dict[str, Stage] = {}
     for run in (run for run in RUNS if run.group == "stage"):
@@ -465,13 +477,13 @@ def stages_of(results: Results) -> list[Stage]:
 
 
 def _stages(results: Results) -> str:
-    stages = stages_of(results)
+    stages = read_stages(results)
     rows = [
         [stage.words, f"{stage.hours:.2f}", f"{stage.steps:,}"]
         + [f"{100 * stage.scores[score]:.1f}" for score in ("JF", "J", "F")]
         for stage in stages
     ]
-    table = grid(["after", "hours", "steps", "J&F", "J", "F"], rows, right=(1, 2, 3, 4, 5))
+    table = markdown(["after", "hours", "steps", "J&F", "J", "F"], rows, right=(1, 2, 3, 4, 5))
     return f"{table}\nEight sequences of DAVIS-2016 val at 240p. {_origin(results.records['training_stage_1'])}\n"
 
 
@@ -481,14 +493,14 @@ def _probes(results: Results) -> str:
         "effective_rank": "effective rank",
         "mean_cosine": "mean cosine",
         "position_r2": "position R2",
-        "shift_8px": "moved by a cell",
-        "shift_4px": "moved by half a cell",
+        "shift_8px": "shift by one cell",
+        "shift_4px": "shift by half a cell",
     }
     rows = [
         [name, *(f"{figures[figure]:.3g}" for figure in heads)]
         for name, figures in record["measured"]["encoders"].items()
     ]
-    table = grid(["encoder", *heads.values()], rows, right=tuple(range(1, len(heads) + 1)))
+    table = markdown(["encoder", *heads.values()], rows, right=tuple(range(1, len(heads) + 1)))
     return f"{table}\n{record['settings']['frames']} frames of held-out videos. {_origin(record)}\n"
 
 
@@ -505,68 +517,69 @@ def _cost(results: Results) -> str:
         ]
         for preset, cost in record["measured"].items()
     ]
-    heads = ["preset", "steps", "views a step", "TFLOP a step", "PFLOP in all"]
+    heads = ["preset", "steps", "views per step", "TFLOP per step", "PFLOP in total"]
     heads += [f"hours at {rate:g} TFLOP/s" for rate in _TERA_PER_SECOND]
-    return f"{grid(heads, rows, right=tuple(range(1, len(heads))))}\n{_origin(record)}\n"
+    return f"{markdown(heads, rows, right=tuple(range(1, len(heads))))}\n{_origin(record)}\n"
 
 
-_TERA_PER_SECOND = (0.08, 20, 100)  # sustained: two cores as measured here, and two guesses for a GPU
+_TERA_PER_SECOND = (0.08, 20, 100)  # sustained: two cores as measured, and two guesses for a GPU
 
-# Of trust_PRESET.json: the ways of trusting that are shown, and their words.
-_TRUST = (
-    ("fused", "the confidence, fitted on composites"),
-    ("fused, fitted on the others", "the same signals, fitted on the truth of the other sequences"),
-    ("frames since the drawing alone", "frames since the drawing"),
+# Of confidence_PRESET.json: the estimates shown, and their descriptions.
+_CONFIDENCE = (
+    ("fused", "confidence, fitted on composites"),
+    ("fused, fitted on the others", "the same signals, fitted on ground truth of the other sequences"),
+    ("frames since the annotation alone", "frames since the annotation"),
     ("certainty alone", "entropy of the votes"),
-    ("similarity alone", "distance of descriptors to the drawing's"),
+    ("annotation_similarity alone", "descriptor similarity to the annotated frame"),
 )
 
-_TRUST_POINTS = (
-    ("fused", "the confidence, weighed by hand"),
-    ("fused, fitted on the others", "the same signals, fitted on the truth of the other sequences"),
-    ("frames since the drawing alone", "frames since the drawing"),
+_CONFIDENCE_POINTS = (
+    ("fused", "confidence, weights set by hand"),
+    ("fused, fitted on the others", "the same signals, fitted on ground truth of the other sequences"),
+    ("frames since the annotation alone", "frames since the annotation"),
     ("margin alone", "margin of the votes"),
-    ("past_return alone", "coming home from the oldest frame that votes"),
-    ("drawing_return alone", "coming home from the drawing"),
-    ("similarity alone", "distance of descriptors to the drawing's"),
+    ("past_cycle alone", "cycle consistency with the oldest memory frame"),
+    ("annotation_cycle alone", "cycle consistency with the annotated frame"),
+    ("annotation_similarity alone", "descriptor similarity to the annotated frame"),
 )
 
 
-def _trust(results: Results) -> str:
-    record = _record(results, "trust_default")
+def _confidence(results: Results) -> str:
+    record = _record(results, "confidence_default")
     scores = record["measured"]["scores"]
     rows = [
-        [words, *(f"{scores[name][figure]:.3f}" for figure in ("auroc_j50", "spearman_j", "area_under_risk"))]
-        for name, words in _TRUST
+        [words, *(f"{scores[name][metric]:.3f}" for metric in ("auroc_j50", "spearman_j", "area_under_risk"))]
+        for name, words in _CONFIDENCE
         if name in scores
     ]
-    table = grid(["trust by", "AUROC, J below 0.5", "Spearman with J", "area under risk"], rows, right=(1, 2, 3))
+    heads = ["estimate", "AUROC, J below 0.5", "Spearman with J", "area under risk-coverage"]
+    table = markdown(heads, rows, right=(1, 2, 3))
     measured = record["measured"]
     return (
-        f"{table}\n{measured['frames']:,} carried frames, {measured['bad_frames']} of them with J below 0.5; mean J "
-        f"{100 * measured['mean_j']:.1f}. {_origin(record)}\n"
+        f"{table}\n{measured['frames']:,} propagated frames, {measured['bad_frames']} of them with J below 0.5; "
+        f"mean J {100 * measured['mean_j']:.1f}. {_origin(record)}\n"
     )
 
 
-def _trust_cost(results: Results) -> str:
-    record = _record(results, "speed_judged")
+def _confidence_cost(results: Results) -> str:
+    record = _record(results, "speed_confidence")
     rows = [
-        [f"`{preset}`", f"{of['ratios'][name]:.2f}", "{:.2f} to {:.2f}".format(*of["spread"][name])]
-        for preset, of in record["measured"].items()
-        for name in of["ratios"]
+        [f"`{preset}`", f"{timed['ratios'][name]:.2f}", "{:.2f} to {:.2f}".format(*timed["spread"][name])]
+        for preset, timed in record["measured"].items()
+        for name in timed["ratios"]
     ]
-    table = grid(["preset", "time with confidence / without", "rounds"], rows, right=(1, 2))
+    table = markdown(["preset", "time with confidence / without", "range"], rows, right=(1, 2))
     return f"{table}\n{_origin(record)}\n"
 
 
-def _trust_points(results: Results) -> str:
-    record = _record(results, "trust_points")
+def _confidence_points(results: Results) -> str:
+    record = _record(results, "confidence_points")
     scores = record["measured"]["scores"]
     rows = [
-        [words, *(f"{scores[name][figure]:.3f}" for figure in ("auroc_j50", "spearman_j"))]
-        for name, words in _TRUST_POINTS
+        [words, *(f"{scores[name][metric]:.3f}" for metric in ("auroc_j50", "spearman_j"))]
+        for name, words in _CONFIDENCE_POINTS
     ]
-    table = grid(["trust by", "AUROC, joint is wrong", "Spearman with nearness"], rows, right=(1, 2))
+    table = markdown(["estimate", "AUROC, joint is wrong", "Spearman with nearness"], rows, right=(1, 2))
     measured = record["measured"]
     return (
         f"{table}\n{measured['frames']:,} joints, {measured['bad_frames']} of them wrong, on annotated frames of four "
@@ -580,14 +593,16 @@ def _audit(results: Results) -> str:
     rows = [
         [
             name,
-            f"{of['found']} of {of['of']}" if "found" in of else f"{of['false_alarms']} of {of['of']} (false alarms)",
+            f"{counts['found']} of {counts['of']}"
+            if "found" in counts
+            else f"{counts['false_alarms']} of {counts['of']} (false alarms)",
         ]
-        for name, of in scores.items()
+        for name, counts in scores.items()
     ]
-    one, table = scores["shift of 1 frame"], grid(["fault", "found"], rows, right=(1,))
+    shift, table = scores["shift of 1 frame"], markdown(["fault", "detected"], rows, right=(1,))
     return (
-        f"{table}\nOf shifts of one frame that change the mean overlap by 0.03 or more: "
-        f"{one['found_telling']} of {one['of_telling']}. {_origin(record)}\n"
+        f"{table}\nShifts of one frame that change the mean overlap by 0.03 or more: "
+        f"{shift['found_telling']} of {shift['of_telling']} detected. {_origin(record)}\n"
     )
 
 
@@ -596,55 +611,54 @@ def _corrections(results: Results) -> str:
     means = record["measured"]["scores"]["JF_by_corrections"]
     rows = [[name, *(f"{100 * value:.1f}" for value in values)] for name, values in means.items()]
     heads = ["frames chosen by", *(str(count) for count in range(len(rows[0]) - 1))]
-    table = grid(heads, rows, right=tuple(range(1, len(heads))))
+    table = markdown(heads, rows, right=tuple(range(1, len(heads))))
     return (
-        f"{table}\nJ&F by corrected frames; ours together over uniform: {_gains_by_count(record)} "
-        f"(95 % intervals of a paired bootstrap over sequences). {_origin(record)}\n"
+        f"{table}\nJ&F by number of corrected frames. Gain of `ours, together` over `uniform`: "
+        f"{_gains_by_count(record)} (95 % intervals of a paired bootstrap over sequences). {_origin(record)}\n"
     )
 
 
 def _gains_by_count(record: Mapping[str, Any]) -> str:
-    """What our queue gains over even spacing with one drawing, with two, ..."""
+    """List the gain of our queue over even spacing with one correction, with two, and so on."""
     curves = record["measured"]["per_sequence"].values()
-    ours, uniform = (np.array([of[name] for of in curves]).T for name in ("ours, together", "uniform"))
-    found = [paired_bootstrap(100 * a, 100 * b) for a, b in zip(ours[1:], uniform[1:], strict=True)]
-    return ", ".join(f"{one.difference:+.1f} [{one.low:.1f}, {one.high:.1f}]" for one in found)
+    ours, uniform = (np.array([curve[name] for curve in curves]).T for name in ("ours, together", "uniform"))
+    gains = [paired_bootstrap(100 * a, 100 * b) for a, b in zip(ours[1:], uniform[1:], strict=True)]
+    return ", ".join(f"{gain.difference:+.1f} [{gain.low:.1f}, {gain.high:.1f}]" for gain in gains)
 
 
 def _correction_cost(results: Results) -> str:
     record = _record(results, "correction_cost")
-    acts = {
+    actions = {
         "propagate": "propagate from the first frame",
         "propagate_all_at_once": "propagate from three frames",
         "correct_one": "correct the middle frame",
-        "correct_between": "then the frame between it and the first",
+        "correct_between": "then correct the frame half-way to the first",
         "correct_two_together": "correct two frames together",
     }
     rows = []
-    for act, words in acts.items():
-        of = [record["measured"][when] for when in ("before", "after")]
-        ratio = [one["ratio_to_share_of_propagating"].get(act) for one in of]
-        rows.append(
-            [words, *(f"{one['cpu_seconds'][act]:.1f}" for one in of), *(f"{r:.2f}" if r else "" for r in ratio)]
-        )
+    for action, words in actions.items():
+        versions = [record["measured"][version] for version in ("before", "after")]
+        ratios = [version["ratio_to_share_of_propagating"].get(action) for version in versions]
+        seconds = (f"{version['cpu_seconds'][action]:.1f}" for version in versions)
+        rows.append([words, *seconds, *(f"{ratio:.2f}" if ratio else "" for ratio in ratios)])
     heads = ["", "before", "after", "ratio before", "ratio after"]
-    table = grid(heads, rows, right=(1, 2, 3, 4))
+    table = markdown(heads, rows, right=(1, 2, 3, 4))
     return (
-        f"{table}\nCPU seconds, without the start of the process, before and after what is told here; ratio to the "
-        "share that the frames propagated again have of propagating the clip from the frames annotated so far. "
+        f"{table}\nCPU seconds without the start of the process, before and after the change described here. Ratio: "
+        "to the time of propagating the clip, scaled by the share of frames that are propagated again. "
         f"{_origin(record)}\n"
     )
 
 
 def _tuning(results: Results) -> str:
     record = _record(results, "tuning")
-    scores, truth = record["measured"]["scores"], record["measured"]["JF"]
-    clips = truth["as in the preset"]
-    preset = fmean(max(of[clip] for of in truth.values()) - clips[clip] for clip in clips)
+    scores, jf = record["measured"]["scores"], record["measured"]["JF"]
+    clips = jf["as in the preset"]
+    preset = fmean(max(values[clip] for values in jf.values()) - clips[clip] for clip in clips)
     text = f"""Over {scores["settings"]} settings and {len(clips)} sequences the rank correlation of cycle error with
 true J&F is {scores["spearman_of_means"]:.2f} for the mean over sequences, {scores["spearman_per_sequence"]:.2f} within
-a sequence. Against the best setting of each sequence, choosing by it loses {100 * scores["regret"]:.1f} J&F, always the
-preset {100 * preset:.1f}, a setting at random {100 * scores["regret_of_a_setting_at_random"]:.1f}.
+a sequence. Relative to the best setting of each sequence, choosing by cycle error loses {100 * scores["regret"]:.1f}
+J&F, the preset {100 * preset:.1f}, a random setting {100 * scores["regret_of_a_setting_at_random"]:.1f}.
 {_origin(record)}"""
     return f"{' '.join(text.split())}\n"
 
@@ -653,67 +667,67 @@ def _corpus(results: Results) -> str:
     records = {name: _record(results, f"corpus_{name}") for name in ("pack", "load", "train", "bulk")}
     packed, load, trained, bulk = (record["measured"] for record in records.values())
     counts, yes = packed["counts"], {True: "yes", False: "no"}
-    left_out = sum(counts[name] for name in ("still", "duplicate", "short"))
+    left_out = sum(counts[name] for name in ("static", "duplicate", "short"))
     equal = bulk["outputs_equal_to_propagate"] and bulk["outputs_equal_to_one_process"]
     rows = [
-        ["videos packed; clips kept, left out", f"{counts['videos']}; {counts['clips']}, {left_out}"],
-        ["pack to S3 killed twice: shards as of one that was not", yes[packed["same_shards_after_kills"]]],
+        ["videos packed; clips kept; clips discarded", f"{counts['videos']}; {counts['clips']}; {left_out}"],
+        ["pack to S3 with two kills: identical shards", yes[packed["same_shards_after_kills"]]],
         ["shards that differ when read back", str(len(packed["differing_after_reading_back"]))],
-        ["bytes of an hour of video, packed", f"{packed['bytes_per_hour'] / 1e6:,.0f} MB"],
+        ["packed size of an hour of video", f"{packed['bytes_per_hour'] / 1e6:,.0f} MB"],
         ["core-hours to pack an hour of video", f"{packed['core_hours_per_hour']:.2f}"],
-        ["clips from S3 / bare decoding and resizing of files at hand", f"{load['throughput_over_bare']:.2f}"],
+        ["loading clips from S3 / plain decoding and resizing from disk", f"{load['throughput_over_bare']:.2f}"],
         [
-            f"training killed at {len(trained['kills_at_steps'])} points; 2, 1, 2 processes; no server for "
-            f"{trained['server_away_seconds']} s: the same clips in the same order",
+            f"training with {len(trained['kills_at_steps'])} kills; with 2, 1, 2 processes; with the server down for "
+            f"{trained['server_away_seconds']} s: same clips in the same order",
             yes[all(trained["same_sequence"].values())],
         ],
-        ["the same weights, to the byte, after kills and without a server", yes[all(trained["same_weights"].values())]],
+        ["byte-identical weights after kills and after the outage", yes[all(trained["same_weights"].values())]],
         [
-            "bulk: videos, workers killed, drivers killed, corrupt videos given up",
+            "bulk: videos, workers killed, drivers killed, corrupt videos failed",
             f"{bulk['videos']}, {bulk['workers_killed']}, 1, {bulk['dead_letters']}",
         ],
         [
-            "videos done; of these, done again after the driver was killed",
+            "bulk: videos finished; repeated after the driver was killed",
             f"{bulk['done']}; {bulk['done_again_after_the_driver_was_killed']}",
         ],
-        ["every output equal to those of one process and of `timecycle propagate`", yes[equal]],
-        ["efficiency of two workers, one thread each, against one", f"{bulk['efficiency_of_two_workers']:.2f}"],
-        ["what Ray adds to a video", f"{1e3 * bulk['overhead_seconds_per_video']:.0f} ms"],
+        ["bulk: outputs equal those of one process and of `timecycle propagate`", yes[equal]],
+        ["efficiency of two workers with one thread each", f"{bulk['efficiency_of_two_workers']:.2f}"],
+        ["overhead of Ray per video", f"{1e3 * bulk['overhead_seconds_per_video']:.0f} ms"],
         ["start of a cluster", f"{bulk['cluster_start_seconds']:.0f} s"],
     ]
-    return (
-        f"{grid(['what', 'measured'], rows, right=(1,))}\n{' '.join(dict.fromkeys(map(_origin, records.values())))}\n"
-    )
+    origins = " ".join(dict.fromkeys(map(_origin, records.values())))
+    return f"{markdown(['measurement', 'result'], rows, right=(1,))}\n{origins}\n"
 
 
 def _fuzz(results: Results) -> str:
     record = _record(results, "fuzz")
     kinds: dict[str, Any] = record["measured"]["by_kind"]
     counts = ("inputs", "refused", "accepted", "crash", "hang", "foreign", "wrong")
-    rows = [[name.replace("_", " "), *(f"{of[count]:,}" for count in counts)] for name, of in kinds.items()]
-    rows.append(["together", *(f"{sum(of[count] for of in kinds.values()):,}" for count in counts)])
-    remarks = {words: count for of in kinds.values() for words, count in of.get("remarks", {}).items() if ":" in words}
-    told = "; ".join(f"{words.replace(': ', ', ')} {count}" for words, count in sorted(remarks.items()))
-    heads = ["input", "inputs", "refused", "read", "crashes", "hangs", "foreign exceptions", "wrong results"]
-    about = f"Beyond what is promised, of videos that were read: {told}. " if told else ""
-    return f"{grid(heads, rows, right=tuple(range(1, len(heads))))}\n{about}{_origin(record)}\n"
+    rows = [[name.replace("_", " "), *(f"{kind[count]:,}" for count in counts)] for name, kind in kinds.items()]
+    rows.append(["total", *(f"{sum(kind[count] for kind in kinds.values()):,}" for count in counts)])
+    remarks = {text: count for kind in kinds.values() for text, count in kind.get("remarks", {}).items() if ":" in text}
+    listed = "; ".join(f"{text.replace(': ', ', ')} {count}" for text, count in sorted(remarks.items()))
+    heads = ["input", "inputs", "refused", "read", "crashes", "hangs", "other exceptions", "wrong results"]
+    about = f"Known deviations in damaged videos that were read: {listed}. " if listed else ""
+    return f"{markdown(heads, rows, right=tuple(range(1, len(heads))))}\n{about}{_origin(record)}\n"
 
 
 def _capacity(results: Results) -> str:
     given = Assumptions()
-    found = capacity({name: _record(results, name) for name in NEEDED}, given)
+    estimate = capacity({name: _record(results, name) for name in NEEDED}, given)
     assumed = (
-        f"Assumed: ${given.core_hour:g} a core-hour, ${given.gpu_hour:g} a GPU-hour at "
-        f"{given.gpu_tera_per_second:g} TFLOP/s achieved, ${given.gb_month:g} a GB and month, "
-        f"${given.thousand_puts:g} a thousand puts. With {given.gpus:,} GPUs of which one fails every "
-        f"{given.hours_between_failures:g} hours, saving costs least every {found.save_every_minutes:.1f} minutes."
+        f"Assumptions: ${given.core_hour:g} per core-hour, ${given.gpu_hour:g} per GPU-hour at "
+        f"{given.gpu_tera_per_second:g} TFLOP/s achieved, ${given.gb_month:g} per GB and month, "
+        f"${given.thousand_puts:g} per thousand puts. With {given.gpus:,} GPUs of which one fails every "
+        f"{given.hours_between_failures:g} hours, the best checkpoint interval is "
+        f"{estimate.save_every_minutes:.1f} minutes."
     )
     return f"""Training on {given.hours / 1e6:g} million hours:
 
-{_amounts(found.training)}
+{_amounts(estimate.training)}
 Labelling {given.clips / 1e6:g} million clips of {given.frames} frames:
 
-{_amounts(found.labelling)}
+{_amounts(estimate.labelling)}
 {assumed}
 """
 
@@ -722,7 +736,7 @@ def _amounts(lines: Sequence[Line]) -> str:
     rows = [
         [line.what, line.amount, "" if line.dollars is None else f"{line.dollars:,.0f}", line.how] for line in lines
     ]
-    return grid(["what", "amount", "dollars", "from the measured"], rows, right=(1, 2))
+    return markdown(["item", "amount", "dollars", "derived from"], rows, right=(1, 2))
 
 
 def _record(results: Results, name: str) -> Mapping[str, Any]:
@@ -742,7 +756,7 @@ def _with_provenance(table: str, reports: Sequence[Report]) -> str:
     return f"{table}\n{provenance(reports)}\n"
 
 
-# What each ablation changes, and the heading of its column. A window is in pixels, so it grows with the image.
+# The settings of each ablation, and the heading of its column. A window is in pixels, so it grows with the image.
 _ABLATIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "neighbours": (("neighbours",), "neighbours"),
     "references": (("past_frames",), "past frames"),
@@ -769,13 +783,13 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "learned_ablations": partial(_learned, group="ablation"),
     "training_step": _step_cost,
     "recipes": _recipes,
-    "forms": _forms,
+    "descriptors": _descriptors,
     "stages": _stages,
     "probes": _probes,
     "cost": _cost,
-    "trust": _trust,
-    "trust_points": _trust_points,
-    "trust_cost": _trust_cost,
+    "confidence": _confidence,
+    "confidence_points": _confidence_points,
+    "confidence_cost": _confidence_cost,
     "audit": _audit,
     "corrections": _corrections,
     "correction_cost": _correction_cost,
@@ -791,51 +805,54 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
 
 
 def _pages(root: Path) -> list[Path]:
-    return [root / page for page in PAGES if (root / page).is_file()]
+    pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    return [page for page in pages if page.is_file() and _BEGIN in page.read_text(encoding="utf-8")]
 
 
 def _stale_blocks(page: Path, results: Results) -> list[str]:
     text = page.read_text(encoding="utf-8")
-    renew(text, results, page=page.name)  # refuses a page whose blocks are broken
+    update(text, results, page=page.name)  # refuses a page whose blocks are malformed
     return [name for name, body in _BLOCK.findall(text) if body != make_table(name, results)]
 
 
-def _pictures(results: Results) -> dict[str, tuple[Callable[[], Any], str]]:
-    """How each picture is drawn, and the checksum of what it is drawn from; none without results."""
-    pictures: dict[str, tuple[Callable[[], Any], str]] = {}
+def _plots(results: Results) -> dict[str, tuple[Callable[[], Any], str]]:
+    """Return the function that draws each plot, and the checksum of its data; plots without results are left out."""
+    plots: dict[str, tuple[Callable[[], Any], str]] = {}
     if any(result.name.startswith("davis2016_480p_") for result in results.reports):
         reports = list(_in_common_settings(results).values())
-        seen = hashlib.sha256(repr(reports).encode()).hexdigest()
-        pictures[f"{IMAGES}/davis2016_480p_bars.png"] = partial(draw_bars, reports), seen
-        pictures[f"{IMAGES}/davis2016_480p_over_time.png"] = partial(draw_over_time, reports), seen
+        digest = _sha256(repr(reports))
+        plots[f"{IMAGES}/davis2016_480p_bars.png"] = partial(draw_bars, reports), digest
+        plots[f"{IMAGES}/davis2016_480p_over_time.png"] = partial(draw_over_time, reports), digest
     shown = {name: f"training_{name}" for name in SHOWN}
     if set(shown.values()) <= set(results.records):
         records = {name: results.records[record] for name, record in shown.items()}
-        seen = hashlib.sha256(json.dumps(records).encode()).hexdigest()
-        pictures[f"{IMAGES}/learning_curves.png"] = partial(draw_curves, records), seen
-    for name, draw in _OF_ONE_RECORD.items():
+        plots[f"{IMAGES}/learning_curves.png"] = partial(draw_learning_curves, records), _sha256(json.dumps(records))
+    for name, draw in _PLOTS_OF_ONE_RECORD.items():
         if name in results.records:
             record = results.records[name]
-            seen = hashlib.sha256(json.dumps(record).encode()).hexdigest()
-            pictures[f"{IMAGES}/{name}.png"] = partial(draw, record), seen
+            plots[f"{IMAGES}/{name}.png"] = partial(draw, record), _sha256(json.dumps(record))
     if {"corpus_pack", "corpus_index", "corpus_bulk"} <= set(results.records):
         records = {name: results.records[f"corpus_{name}"] for name in ("pack", "index", "bulk")}
-        seen = hashlib.sha256(json.dumps(records).encode()).hexdigest()
-        pictures[f"{IMAGES}/corpus_growth.png"] = partial(draw_corpus, records), seen
+        plots[f"{IMAGES}/corpus_growth.png"] = partial(draw_corpus, records), _sha256(json.dumps(records))
     if any(result.name == "learned_stage_1" for result in results.reports):
-        stages, found = stages_of(results), {result.name: result.report for result in results.reports}
-        controls = {words: found[f"davis2016_eight_240p_{name}"].scores["JF"] for name, words in _BESIDE_HOURS.items()}
-        seen = hashlib.sha256(repr((stages, controls)).encode()).hexdigest()
-        pictures[f"{IMAGES}/hours.png"] = partial(draw_hours, stages, controls), seen
-    return pictures
+        stages, by_name = read_stages(results), {result.name: result.report for result in results.reports}
+        controls = {
+            words: by_name[f"davis2016_eight_240p_{name}"].scores["JF"] for name, words in _HOURS_CONTROLS.items()
+        }
+        plots[f"{IMAGES}/hours.png"] = partial(draw_hours, stages, controls), _sha256(repr((stages, controls)))
+    return plots
 
 
-_OF_ONE_RECORD: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+_PLOTS_OF_ONE_RECORD: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "speed_growth": draw_growth,
-    "trust_default": partial(draw_risk, ways=_TRUST),
+    "confidence_default": partial(draw_risk_coverage, estimates=_CONFIDENCE),
     "corrections": draw_corrections,
 }
-_BESIDE_HOURS = {
+_HOURS_CONTROLS = {
     "vgg16_fp32": "VGG-16, ImageNet",
     "efficientnet_lite0_s8": "EfficientNet-Lite0, ImageNet",
     "rgb": "colour",
@@ -843,7 +860,7 @@ _BESIDE_HOURS = {
 }
 
 
-def _drawn_from(path: Path) -> str | None:
+def _stored_digest(path: Path) -> str | None:
     if not path.is_file():
         return None
     with Image.open(path) as image:

@@ -1,8 +1,8 @@
-"""What a training step costs beside the bare encoder's forward and backward pass on the same frames.
+"""Measure the time of a training step relative to the bare encoder's forward and backward pass on the same frames.
 
     python benchmarks/training_step.py [VIDEOS] [--objective walks cycles] [--rounds N]
 
-Both are timed in turns in one process, so that a busy machine slows both; the ratio of medians is the result. With a
+Both are timed in turns in one process, so that a busy machine slows both; the result is the ratio of medians. With a
 folder of videos the pace of training on it is measured too: seconds per step, and the share spent waiting for clips.
 """
 
@@ -20,8 +20,8 @@ from torch import Tensor
 from record import write_record
 from timecycle.config import train_config
 from timecycle.model.resnet import grid_of, random_resnet
-from timecycle.pose import cell_places
-from timecycle.training.corpus import Videos, examine_videos
+from timecycle.pose import cell_centres
+from timecycle.training.corpus import VideoSource, index_videos
 from timecycle.training.learner import Batch, encode
 from timecycle.training.pace import time_steps
 from timecycle.training.settings import TrainConfig, pick_precision
@@ -56,11 +56,11 @@ def main() -> None:
 
 
 def measure_pace(videos: Path, objective: str) -> dict[str, float]:
-    """Training as it is, on real clips."""
+    """Measure the pace of training on real clips."""
     config = train_config(PRESETS[objective])
     with TemporaryDirectory() as folder:
-        examine_videos(Videos(place=str(videos)), Path(folder), processes=os.cpu_count() or 1, warn=print)
-        pace = time_steps(Videos(place=str(videos)), Path(folder), config, timed=_PACED)
+        index_videos(VideoSource(location=str(videos)), Path(folder), processes=os.cpu_count() or 1, warn=print)
+        pace = time_steps(VideoSource(location=str(videos)), Path(folder), config, timed=_PACED)
     return {
         "seconds_per_step": round(pace.seconds, 3),
         "waiting_for_clips": round(pace.waiting, 3),
@@ -69,7 +69,7 @@ def measure_pace(videos: Path, objective: str) -> dict[str, float]:
 
 
 def _sizes() -> dict[str, tuple[str, ...]]:
-    """Settings by name; the first is the one with a bar."""
+    """Return settings by name."""
     return {
         "resnet18_128px_batch8": ("view_px=128", "clips.crop_px=128", "clips.short_side_px=128", "batch=8"),
         "resnet18_240px_batch2": ("view_px=240", "clips.crop_px=240", "clips.short_side_px=240", "batch=2"),
@@ -84,26 +84,27 @@ def _sizes() -> dict[str, tuple[str, ...]]:
 
 
 def measure(config: TrainConfig, *, rounds: int) -> dict[str, float]:
-    """Medians of the whole step and of the bare encoder, and their ratio."""
+    """Return the median seconds of the whole step and of the bare encoder, and their ratio."""
     batch = make_batch(config)
     state = State.fresh(random_resnet(config.encoder, seed=0), config)
     bare = State.fresh(random_resnet(config.encoder, seed=0), config).learner.encoder
-    pictures = [part.flatten(0, 1) if part.ndim == 5 else part for part in _pictures(batch)]
+    images = [tensor.flatten(0, 1) if tensor.ndim == 5 else tensor for tensor in _images(batch)]
 
     def step() -> None:
         state.advance(state.learner, [batch])
 
     def forward_and_backward() -> None:
         bare.zero_grad(set_to_none=True)
-        features = [encode(bare, part, bf16=pick_precision(config.precision) == "bf16") for part in _one_pass(pictures)]
-        torch.cat([part.flatten() for part in features]).square().mean().backward()  # type: ignore[no-untyped-call]
+        bf16 = pick_precision(config.precision) == "bf16"
+        features = [encode(bare, group, bf16=bf16) for group in _grouped_by_size(images)]
+        torch.cat([one.flatten() for one in features]).square().mean().backward()  # type: ignore[no-untyped-call]
 
     seconds = interleaved([step, forward_and_backward], rounds=rounds)
     return {"step": seconds[0], "bare": seconds[1], "ratio": round(seconds[0] / seconds[1], 3)}
 
 
 def interleaved(works: Sequence[Callable[[], None]], *, rounds: int) -> list[float]:
-    """Median seconds of each, taken in turns after one round that does not count."""
+    """Return the median seconds of each, timed in turns after one warm-up round."""
     times: list[list[float]] = [[] for _ in works]
     for turn in range(rounds + 1):
         for work, taken in zip(works, times, strict=True):
@@ -115,7 +116,7 @@ def interleaved(works: Sequence[Callable[[], None]], *, rounds: int) -> list[flo
 
 
 def make_batch(config: TrainConfig) -> Batch:
-    """Noise of the shapes a batch has: what is learned from does not change what a step costs."""
+    """Make a batch of noise: the content does not change the time of a step."""
     generator = torch.Generator().manual_seed(0)
 
     def noise(*shape: int) -> Tensor:
@@ -126,19 +127,24 @@ def make_batch(config: TrainConfig) -> Batch:
         p = config.patches.patch_px
         return {"frames": noise(b, n, side, side, 3), "patch": noise(b, p, p, 3), "theta": torch.zeros(b, 3)}
     out, back = (noise(b, n, config.view_px, config.view_px, 3) for _ in range(2))
-    places = (cell_places(grid_of(config.view_px)) + 0.1).expand(b, -1, -1)
-    return {"out": out, "back": back, "places": places, "visible": torch.ones(places.shape[:2], dtype=torch.bool)}
+    places = (cell_centres(grid_of(config.view_px)) + 0.1).expand(b, -1, -1)
+    return {
+        "forward": out,
+        "backward": back,
+        "targets": places,
+        "visible": torch.ones(places.shape[:2], dtype=torch.bool),
+    }
 
 
-def _pictures(batch: Batch) -> list[Tensor]:
-    return [batch[name] for name in ("frames", "patch", "out", "back") if name in batch]
+def _images(batch: Batch) -> list[Tensor]:
+    return [batch[name] for name in ("frames", "patch", "forward", "backward") if name in batch]
 
 
-def _one_pass(parts: list[Tensor]) -> list[Tensor]:
-    """Pictures of one size are encoded together, as the step does."""
+def _grouped_by_size(images: list[Tensor]) -> list[Tensor]:
+    """Concatenate images of the same size, which are encoded together as in a training step."""
     sizes: dict[tuple[int, ...], list[Tensor]] = {}
-    for part in parts:
-        sizes.setdefault(tuple(part.shape[1:]), []).append(part)
+    for tensor in images:
+        sizes.setdefault(tuple(tensor.shape[1:]), []).append(tensor)
     return [torch.cat(group) for group in sizes.values()]
 
 

@@ -1,4 +1,4 @@
-"""Make the pictures of the README and of trust.md: python docs/pictures.py DAVIS2016 (or set TIMECYCLE_DATA).
+"""Make the pictures of the README and the docs: python docs/pictures.py DAVIS2016 (or set TIMECYCLE_DATA).
 
 Runs the commands that stand beside the pictures and shrinks what they write; the page for review is opened in chromium.
 DAVIS footage is CC BY-NC 4.0.
@@ -15,7 +15,7 @@ from PIL import Image
 
 from timecycle.cli import main as timecycle
 from timecycle.labels import KINDS
-from timecycle.render import Captioned, contact_sheet, overlay
+from timecycle.render import Captioned, contact_sheet
 from timecycle.video import open_video
 
 IMAGES = Path(__file__).parent / "images"
@@ -33,8 +33,8 @@ def main() -> None:
         _run("check", work / "camel")
         _page("report", work / "camel" / "report.html", work)
         jump, jump_mask = _sequence(davis, "motocross-jump")
-        drawings = [f"{index}={jump_mask.with_name(f'{index:05d}.png')}" for index in (0, 21)]
-        _run("propagate", jump, *drawings, "--complete", "--preset", "fast", "-o", work / "jump")
+        annotations = [f"{index}={jump_mask.with_name(f'{index:05d}.png')}" for index in (0, 21)]
+        _run("propagate", jump, *annotations, "--exhaustive", "--preset", "fast", "-o", work / "jump")
         _save("motocross", _shots(jump, work / "jump", "masks", (0, 12, 21, 24, 28, 33, 36, 39)))
         _run("demo", "-o", work / "demo")
         when = (0, 16, 33, 49)
@@ -59,7 +59,7 @@ def _shots(video: Path, run: Path, kind: str, when: tuple[int, ...]) -> list[Cap
     frames, labels = open_video(video), KINDS[kind]
     return [
         Captioned(
-            overlay(frames[t].image, labels.read(run / "labels" / f"{t:05d}{labels.suffix}")), f"{kind}, frame {t}"
+            labels.read(run / "labels" / f"{t:05d}{labels.suffix}").overlay(frames[t].image), f"{kind}, frame {t}"
         )
         for t in when
     ]

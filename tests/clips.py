@@ -14,7 +14,7 @@ def small_world(frames: int = 12, height_px: int = 64, width_px: int = 96) -> Wo
 
 
 def write_clip(path: Path, world: World) -> Path:
-    """An mp4 of the world; frames are made one at a time."""
+    """Write a video of the world; frames are rendered one at a time."""
     timing = open_video(np.zeros((1, 2, 2, 3), np.uint8), fps=24)
     size = Size(world.config.height_px, world.config.width_px)
     with VideoWriter(path, size, timing.time_base) as writer:

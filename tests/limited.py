@@ -1,4 +1,4 @@
-"""Things done under a limit of the system, in a process of their own, forked so that nothing is imported again."""
+"""Run a function under a limit of the system, in a forked process that need not import anything again."""
 
 import os
 import pickle
@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 _CHUNK = 1 << 16
-_taken: list[bytearray] = []
+_allocated: list[bytearray] = []
 
 
-def limited(act: Callable[[], Any], limit: str, room: int) -> Any:
-    """What `act` returns, or the exception it raises, with only so much more of something."""
+def limited(function: Callable[[], Any], limit: str, room: int) -> Any:
+    """Return the function's result, or the exception it raises, with only `room` more memory, files or file size."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        signal.alarm(100)  # a process that hangs ends
+        signal.alarm(100)  # ends a hanging process
         try:
             _set(limit, room)
-            result = act()
+            result = function()
         except BaseException as error:
             result = error
         os.write(write, pickle.dumps(result))
@@ -30,7 +30,7 @@ def limited(act: Callable[[], Any], limit: str, room: int) -> Any:
     with os.fdopen(read, "rb") as pipe:
         content = pipe.read()
     os.waitpid(child, 0)
-    assert content, "it ended without an answer"
+    assert content, "the process ended without a result"
     return pickle.loads(content)
 
 
@@ -38,14 +38,14 @@ def _set(limit: str, room: int) -> None:
     if limit == "memory":
         used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
         resource.setrlimit(resource.RLIMIT_AS, (used + room, resource.RLIM_INFINITY))
-        with suppress(MemoryError):  # what the process was given before and does not use is room too
+        with suppress(MemoryError):  # fill memory that the process already owns but does not use
             while True:
-                _taken.append(bytearray(_CHUNK))
-        del _taken[-room // _CHUNK :]
+                _allocated.append(bytearray(_CHUNK))
+        del _allocated[-room // _CHUNK :]
     elif limit == "files":
         free = os.open(os.devnull, os.O_RDONLY)
         os.close(free)
-        for _ in range(free):  # holes below would be room too
+        for _ in range(free):  # fill unused descriptors below it
             os.dup(0)
         free = os.dup(0)
         os.close(free)

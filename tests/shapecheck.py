@@ -1,4 +1,4 @@
-"""The run-time type checker of the tests: an int is accepted where a float is asked for, as type checkers do."""
+"""The run-time type checker of the tests; like static checkers it accepts an int where a float is annotated."""
 
 from collections.abc import Callable
 from typing import Any, Self, get_args
@@ -9,7 +9,7 @@ _check = beartype(conf=BeartypeConf(is_pep484_tower=True))
 
 
 def check(function: Callable[..., Any]) -> Callable[..., Any]:
-    """beartype understands Self only in classes it decorates whole; here methods come one by one."""
+    """Check a function at run time; `Self` becomes Any, because beartype takes it only in whole classes."""
     hints = getattr(function, "__annotations__", {})
     for name, hint in hints.items():
         if hint is Self or Self in get_args(hint):

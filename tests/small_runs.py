@@ -1,4 +1,4 @@
-"""Small footage and small settings, so that whole runs take seconds."""
+"""Small videos and small settings, so that whole runs take seconds."""
 
 import pytest
 
@@ -12,7 +12,7 @@ TINY = (*kills.TINY, "validate_every=4", "checkpoint_every=2")
 
 @pytest.fixture(scope="session")
 def videos(tmp_path_factory):
-    """Eight clips of the synthetic world as video files."""
+    """Eight videos of the synthetic world."""
     folder = tmp_path_factory.mktemp("videos")
     for number in range(8):
         world = make_world(WorldConfig(height_px=80, width_px=96, frames=14, seed=number))

@@ -1,4 +1,4 @@
-"""The verbs as a Python user meets them: what may be passed, what it means, and what is let go of afterwards."""
+"""The Python API: accepted types of arguments, error texts, and which files stay open."""
 
 import dataclasses
 import gc
@@ -44,7 +44,7 @@ def ids(frames) -> list[np.ndarray]:
 
 
 def unchecked(function):
-    """The function without the types that the tests check, which people who use it do not have."""
+    """The function without the type checks of the tests, which users do not have."""
     return inspect.unwrap(function)
 
 
@@ -52,7 +52,7 @@ def same(one, other) -> bool:
     return len(one) == len(other) and all((a == b).all() for a, b in zip(one, other, strict=True))
 
 
-# What annotations, an encoder and settings may be
+# Types of annotations, encoders and settings
 
 
 @pytest.fixture(scope="module")
@@ -62,24 +62,24 @@ def expected(clip, mask):
     return ids(tc.propagate(tc.open_video(clip), {0: tc.Masks.read(mask)}, encoder=encoder, config=config))
 
 
-def test_arrays_files_names_and_presets_mean_what_they_hold(clip, mask, world, expected):
+def test_arrays_files_and_names_give_the_same_result(clip, mask, world, expected):
     for annotations in ({0: world.mask(0)}, {0: str(mask)}, mask, tc.Masks(world.mask(0)), world.mask(0)):
         assert same(ids(tc.propagate(clip, annotations, encoder="rgb", config="fast")), expected)
 
 
-def test_a_run_takes_the_same(clip, mask, expected, tmp_path):
+def test_propagate_to_folder_accepts_the_same(clip, mask, expected, tmp_path):
     tc.propagate_to_folder(clip, {0: str(mask)}, tmp_path / "out", encoder="rgb", config="fast")
     written = [tc.Masks.read(tmp_path / "out" / "labels" / f"{t:05d}.png").ids for t in range(FRAMES)]
     assert same(written, expected)
 
 
-def test_correspondence_takes_names_too(world):
+def test_correspond_accepts_names(world):
     a, b = world.frame(0), world.frame(1)
     named = tc.correspond(a, b, encoder="rgb", config="fast").flow
     assert (named == tc.correspond(a, b, encoder=tc.load_encoder("rgb"), config=tc.propagate_config("fast")).flow).all()
 
 
-def test_arrays_of_whole_numbers_and_of_truth_values_are_masks():
+def test_integer_and_boolean_arrays_are_masks():
     inside = np.zeros((4, 5), bool)
     inside[1, 2] = True
     for array in (inside, inside.astype(np.uint8) * 255, inside.astype(np.int64), torch.from_numpy(inside)):
@@ -88,11 +88,11 @@ def test_arrays_of_whole_numbers_and_of_truth_values_are_masks():
         assert ((labels.ids > 0) == inside).all()
 
 
-def test_frame_numbers_may_be_those_of_numpy():
+def test_frame_indexes_may_be_numpy_integers():
     assert list(unchecked(as_labels)({np.int64(3): np.ones((4, 5), bool)})) == [3]
 
 
-def test_colours_mean_the_same_object_in_all_files_of_a_mapping(tmp_path):
+def test_one_colour_is_one_object_in_all_files_of_a_mapping(tmp_path):
     red, blue = (np.full((4, 4, 3), colour, np.uint8) for colour in ((200, 10, 10), (10, 10, 200)))
     Image.fromarray(red).save(tmp_path / "a.png")
     Image.fromarray(blue).save(tmp_path / "b.png")
@@ -100,7 +100,7 @@ def test_colours_mean_the_same_object_in_all_files_of_a_mapping(tmp_path):
     assert {index: int(masks.ids.max()) for index, masks in read.items()} == {0: 2, 4: 1}
 
 
-def test_a_csv_gives_the_points_of_the_frame_it_is_passed_for(tmp_path):
+def test_csv_gives_the_points_of_its_frame(tmp_path):
     (tmp_path / "points.csv").write_text("frame,name,x,y\n0,nose,1,2\n3,nose,5,6\n")
     assert as_labels({3: tmp_path / "points.csv"})[3].xy.tolist() == [[5, 6]]
     assert sorted(as_labels(tmp_path / "points.csv")) == [0, 3]
@@ -108,7 +108,7 @@ def test_a_csv_gives_the_points_of_the_frame_it_is_passed_for(tmp_path):
         as_labels({1: tmp_path / "points.csv"})
 
 
-def test_indices_count_from_nought_and_files_say_the_numbers_of_frames(tmp_path):
+def test_mappings_use_indexes_and_files_use_frame_numbers(tmp_path):
     (tmp_path / "points.csv").write_text("frame,name,x,y\n1001,nose,1,2\n1003,nose,5,6\n")
     numbers = range(1001, 1011)
     assert sorted(as_labels(tmp_path / "points.csv", numbers)) == [0, 2]
@@ -132,18 +132,18 @@ def test_indices_count_from_nought_and_files_say_the_numbers_of_frames(tmp_path)
             r"the annotation of frame 2 is an array of uint8 with the shape \(4, 5, 3\)",
         ),
         ({0: [1, 2]}, r"the annotation of frame 0 is a list; pass a mapping"),
-        ({"first": np.zeros((4, 5), bool)}, r"'first' is not the number of a frame; pass a mapping of frame numbers"),
-        ([np.zeros((4, 5), bool)], r"annotations were passed as a list; pass a mapping of frame numbers \(from 0\)"),
+        ({"first": np.zeros((4, 5), bool)}, r"'first' is not the index of a frame; pass a mapping of frame indexes"),
+        ([np.zeros((4, 5), bool)], r"annotations were passed as a list; pass a mapping of frame indexes \(from 0\)"),
         (None, r"annotations were passed as a NoneType; pass a mapping"),
         ({0: "nothing.png"}, r"there is no label file nothing\.png"),
     ],
 )
-def test_other_annotations_are_told_what_is_expected(annotations, problem):
+def test_wrong_annotations_are_refused_with_what_is_expected(annotations, problem):
     with pytest.raises(LabelError, match=problem):
         unchecked(as_labels)(annotations)
 
 
-def test_other_encoders_and_settings_are_told_what_is_expected():
+def test_wrong_encoders_and_settings_are_refused_with_what_is_expected():
     with pytest.raises(WeightsError, match="there is no encoder 'rbg'"):
         as_encoder("rbg")
     with pytest.raises(SettingsError, match=r"the encoder was passed as a Linear; pass a name or a path"):
@@ -154,14 +154,14 @@ def test_other_encoders_and_settings_are_told_what_is_expected():
         unchecked(as_config)({"neighbours": 5})
 
 
-def test_a_run_records_the_encoder_by_name_so_that_it_can_be_corrected(clip, mask, world, tmp_path):
+def test_run_with_a_named_encoder_can_be_corrected(clip, mask, world, tmp_path):
     from timecycle.review.corrections import correct
 
     tc.propagate_to_folder(str(clip), {0: mask}, tmp_path / "out", encoder="rgb", config="fast")
     assert correct(tmp_path / "out", {3: tc.Masks(world.mask(3))})
 
 
-def test_a_run_of_an_open_video_and_a_loaded_encoder_can_be_corrected(clip, mask, world, tmp_path):
+def test_run_with_an_open_video_and_a_loaded_encoder_can_be_corrected(clip, mask, world, tmp_path):
     from timecycle.review.corrections import correct
 
     frames = tmp_path / "frames"
@@ -174,31 +174,31 @@ def test_a_run_of_an_open_video_and_a_loaded_encoder_can_be_corrected(clip, mask
         assert correct(out, {3: tc.Masks(world.mask(3))})
 
 
-def test_leaving_out_guesses_of_coordinates_is_refused_at_the_call(clip, world, tmp_path):
+def test_min_confidence_for_coordinates_is_refused_at_the_call(clip, world, tmp_path):
     coordinates = tc.Coordinates.of_image(64, 96)
-    sure = tc.TrustConfig(least=0.5)
-    with pytest.raises(LabelError, match="coordinates have no background to put in place of a guess"):
-        tc.propagate(clip, {0: coordinates}, encoder="rgb", trust=sure)
-    with pytest.raises(LabelError, match="coordinates have no background to put in place of a guess"):
-        tc.propagate_to_folder(clip, {0: coordinates}, tmp_path / "out", encoder="rgb", trust=sure)
+    confidence = tc.ConfidenceConfig(min_confidence=0.5)
+    with pytest.raises(LabelError, match="coordinates have no background that could replace uncertain ones"):
+        tc.propagate(clip, {0: coordinates}, encoder="rgb", confidence=confidence)
+    with pytest.raises(LabelError, match="coordinates have no background that could replace uncertain ones"):
+        tc.propagate_to_folder(clip, {0: coordinates}, tmp_path / "out", encoder="rgb", confidence=confidence)
     assert not (tmp_path / "out").exists()
 
 
-# Every kind of label reads and writes what is named by a string or a path
+# Reading and writing every kind of labels
 
 
-@pytest.mark.parametrize("name", [str, Path])
+@pytest.mark.parametrize("path_type", [str, Path])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_reads_and_writes_strings_and_paths(kind, name, tmp_path):
-    some = np.eye(6, dtype=np.uint16)
+def test_every_kind_reads_and_writes_strings_and_paths(kind, path_type, tmp_path):
+    ids = np.eye(6, dtype=np.uint16)
     labels = {
-        "masks": tc.Masks(some),
-        "parts": tc.Parts(some, some),
+        "masks": tc.Masks(ids),
+        "parts": tc.Parts(ids, ids),
         "keypoints": tc.Keypoints(("nose",), np.ones((1, 2), np.float32), np.ones(1, bool)),
-        "texture": striped(tc.Masks(some)),
+        "texture": striped(tc.Masks(ids)),
         "coordinates": tc.Coordinates.of_image(6, 6),
     }[kind]
-    path = name(tmp_path / f"00007{labels.suffix}")
+    path = path_type(tmp_path / f"00007{labels.suffix}")
     labels.write(path)
     again = KINDS[kind].read(path)
     for field in dataclasses.fields(labels):
@@ -206,10 +206,10 @@ def test_every_kind_reads_and_writes_strings_and_paths(kind, name, tmp_path):
             assert np.array_equal(getattr(again, field.name), getattr(labels, field.name))
 
 
-# Videos
+# Open files
 
 
-linux = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are listed on Linux alone")
+linux = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are listed only on Linux")
 
 
 def open_files(path: Path) -> int:
@@ -219,38 +219,38 @@ def open_files(path: Path) -> int:
 
 
 @pytest.fixture
-def held(monkeypatch):
-    """Every video that the verbs open, held so that no garbage collection closes it for them."""
-    opened = []
+def opened(monkeypatch):
+    """All videos that the API opens, referenced so that garbage collection does not close them."""
+    videos = []
     plain = api.open_video
-    monkeypatch.setattr(api, "open_video", lambda source: opened.append(plain(source)) or opened[-1])
-    return opened
+    monkeypatch.setattr(api, "open_video", lambda source: videos.append(plain(source)) or videos[-1])
+    return videos
 
 
 @linux
-@pytest.mark.parametrize("how", ["ended", "closed", "abandoned", "never begun", "refused"])
-def test_a_video_opened_for_a_stream_is_closed_with_it(clip, mask, held, how):
+@pytest.mark.parametrize("how", ["ended", "closed", "abandoned", "never started", "refused"])
+def test_video_opened_by_propagate_is_closed_with_the_iterator(clip, mask, opened, how):
     annotations = {2: mask, 40 if how == "refused" else 0: mask}
     if how == "refused":
         with pytest.raises(LabelError, match="frame 40"):
             tc.propagate(clip, annotations, encoder="rgb", config="fast")
     else:
         frames = tc.propagate(clip, annotations, encoder="rgb", config="fast")
-        if how != "never begun":
+        if how != "never started":
             next(frames)
         if how == "ended":
             list(frames)
         if how == "closed":
             frames.close()
         del frames
-    assert len(held) == 1
+    assert len(opened) == 1
     assert open_files(clip) == 0
 
 
 @linux
-def test_a_video_opened_for_a_run_is_closed_after_it_and_one_that_was_passed_stays_open(clip, mask, held, tmp_path):
+def test_video_opened_for_a_run_is_closed_and_a_passed_one_stays_open(clip, mask, opened, tmp_path):
     tc.propagate_to_folder(clip, {0: mask}, tmp_path / "a", encoder="rgb", config="fast")
-    assert len(held) == 1
+    assert len(opened) == 1
     assert open_files(clip) == 0
     with tc.open_video(clip) as video:
         video[1]
@@ -259,20 +259,20 @@ def test_a_video_opened_for_a_run_is_closed_after_it_and_one_that_was_passed_sta
     assert open_files(clip) == 0
 
 
-# What is printed
+# repr
 
 
-def test_what_people_print_is_one_short_line(clip, mask, world):
+def test_repr_is_one_short_line(clip, mask, world):
     video = tc.open_video(clip)
     labels = tc.Masks.of(np.arange(64 * 96).reshape(64, 96))
     points = tc.Keypoints(
         tuple(f"point number {i} of them" * 9 for i in range(40)), np.ones((40, 2), np.float32), np.ones(40, bool)
     )
     encoder = tc.load_encoder("rgb")
-    state = tc.Propagation(encoder)
+    state = tc.Propagator(encoder)
     state.step(video[0], tc.Masks(world.mask(0)))
     frames = list(tc.propagate(video, {0: mask}, encoder="rgb", config="fast"))
-    things = [
+    values = [
         *frames,
         dataclasses.replace(frames[-1], labels=labels),
         labels,
@@ -287,9 +287,9 @@ def test_what_people_print_is_one_short_line(clip, mask, world):
         state,
         state.latest,
     ]
-    for thing in things:
-        assert len(repr(thing)) <= 220, repr(thing)
-        assert "\n" not in repr(thing)
+    for value in values:
+        assert len(repr(value)) <= 220, repr(value)
+        assert "\n" not in repr(value)
     assert repr(tc.Masks(world.mask(0))) == "Masks(96x64, objects 1, 2)"
     assert repr(points).endswith("; 40 visible)")
 
@@ -298,7 +298,7 @@ def test_what_people_print_is_one_short_line(clip, mask, world):
 
 
 @pytest.mark.slow  # type checks everything the script imports, torch among it
-def test_the_script_of_the_readme_passes_a_strict_type_checker(tmp_path):
+def test_readme_script_passes_mypy_strict(tmp_path):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     (tmp_path / "script.py").write_text(text.split("```python\n")[1].split("```")[0], encoding="utf-8")
     source = str(Path(tc.__file__).parents[1])
@@ -312,7 +312,7 @@ def test_the_script_of_the_readme_passes_a_strict_type_checker(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-# What strangers pass to a live stream, and what it leaves behind
+# Wrong arguments of Propagator.step
 
 
 @pytest.mark.parametrize(
@@ -325,52 +325,52 @@ def test_the_script_of_the_readme_passes_a_strict_type_checker(tmp_path):
         None,
     ],
 )
-def test_an_image_that_is_not_rgb_of_bytes_is_refused_and_leaves_a_stream_as_it_was(image, world):
-    state = tc.Propagation(tc.load_encoder("rgb"))
+def test_image_that_is_not_uint8_rgb_is_refused_and_changes_no_state(image, world):
+    state = tc.Propagator(tc.load_encoder("rgb"))
     masks = tc.Masks(world.mask(0))
     with pytest.raises(VideoError, match=r"an image was passed as .*; pass a frame of a video, or RGB as an array"):
-        unchecked(tc.Propagation.step)(state, image, masks)
+        unchecked(tc.Propagator.step)(state, image, masks)
     with pytest.raises(VideoError, match="an image was passed as"):
-        unchecked(api._pixels)(image)
+        unchecked(api.rgb_of)(image)
     with pytest.raises(LabelError, match="the stream has no labels yet"):
         state.step(world.frame(0))
     assert (state.step(world.frame(0), masks).ids == masks.ids).all()
 
 
-def test_a_step_that_is_refused_changes_nothing(world):
-    state = tc.Propagation(tc.load_encoder("rgb"))
+def test_refused_step_changes_no_state(world):
+    state = tc.Propagator(tc.load_encoder("rgb"))
     state.step(world.frame(0), tc.Masks(world.mask(0)))
     small = tc.Masks(np.full((32, 32), 9, np.uint16))
     with pytest.raises(VideoError, match="frame 1 is 32x32"):
         state.step(np.zeros((32, 32, 3), np.uint8), small)
-    alone = tc.Propagation(tc.load_encoder("rgb"))
+    alone = tc.Propagator(tc.load_encoder("rgb"))
     alone.step(world.frame(0), tc.Masks(world.mask(0)))
     assert (state.step(world.frame(1)).ids == alone.step(world.frame(1)).ids).all()
 
 
 @pytest.mark.parametrize(
-    ("expression", "said"),
+    ("expression", "message"),
     [
-        ("tc.Propagation('rgb')", "passed as str; load it first: Propagation(tc.load_encoder('rgb'))"),
-        ("tc.Propagation(encoder, 'fast')", "the settings of a stream were passed as str; read them first"),
-        ("tc.Propagation(encoder).step(image, image[..., 0])", "were passed as ndarray; pass tc.Masks.of(array)"),
+        ("tc.Propagator('rgb')", "passed as str; load it first"),
+        ("tc.Propagator(encoder, 'fast')", "the settings were passed as str; read them first"),
+        ("tc.Propagator(encoder).step(image, image[..., 0])", "were passed as ndarray; pass tc.Masks.of(array)"),
         ("tc.Texture(image)", "a texture is an array of uint8 with the shape (4, 4, 3)"),
         ("tc.Coordinates(image / 1)", "coordinates are an array of float64 with the shape (4, 4, 3)"),
         ("tc.Keypoints(('nose',), [[3, 4]], [True])", "points were passed as a list with visibilities as a list"),
     ],
 )
-def test_what_is_expected_is_said_where_something_else_is_passed(expression, said):
-    """In a process of its own: people do not have the type checks of the tests."""
+def test_wrong_arguments_are_refused_with_what_is_expected(expression, message):
+    """The process has no type checks of the tests, like those of users."""
     script = (
         "import numpy as np, timecycle as tc\n"
         "encoder, image = tc.load_encoder('rgb'), np.zeros((4, 4, 3), np.uint8)\n"
         f"try: {expression}\n"
         "except tc.TimecycleError as error: print(error)"
     )
-    assert said in subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+    assert message in subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
 
 
-def test_masks_of_1_and_of_255_are_noted_as_two_objects_however_they_come(world, mask, caplog):
+def test_arrays_of_1_and_of_255_are_noted_as_two_objects(world, mask, caplog):
     one = world.mask(0) == 1
     as_labels({0: one, 3: one.astype(np.uint8) * 255})
     assert "note: the annotation of frame 3 shows object 255 and the annotation of frame 0 object 1" in caplog.text
@@ -379,17 +379,17 @@ def test_masks_of_1_and_of_255_are_noted_as_two_objects_however_they_come(world,
     assert not caplog.text
 
 
-def test_images_of_pillow_are_masks(world):
+def test_pillow_images_are_masks(world):
     image = Image.fromarray(world.mask(0).astype(np.uint8))
     assert (as_labels({0: image})[0].ids == world.mask(0)).all()
     assert (as_labels(image)[0].ids == world.mask(0)).all()
 
 
-def test_one_setting_may_be_given_alone():
+def test_single_override_may_be_a_string():
     assert tc.propagate_config("fast", "neighbours=5").neighbours == 5
 
 
-def test_a_stream_that_is_held_when_the_program_ends_leaves_nothing_and_says_nothing(clip, mask, tmp_path):
+def test_unfinished_iterator_at_exit_leaves_no_files_and_no_warnings(clip, mask, tmp_path):
     script = f"import timecycle as tc; s = tc.propagate({str(clip)!r}, {str(mask)!r}, encoder='rgb'); next(s)"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", script],
@@ -402,7 +402,7 @@ def test_a_stream_that_is_held_when_the_program_ends_leaves_nothing_and_says_not
     assert not list(tmp_path.glob("timecycle-*"))
 
 
-def test_resuming_a_finished_run_says_so_and_changes_nothing(clip, mask, tmp_path):
+def test_resuming_a_finished_run_changes_nothing(clip, mask, tmp_path):
     first = tc.propagate_to_folder(clip, mask, tmp_path / "out", encoder="rgb", config="fast")
     before = (tmp_path / "out" / "frames.csv").stat().st_mtime_ns
     again = tc.propagate_to_folder(clip, mask, tmp_path / "out", encoder="rgb", config="fast", resume=True)

@@ -1,8 +1,9 @@
-"""The command line as a person meets it: what works, and one line with a remedy for what does not."""
+"""The command line: results, exit codes, and errors in one line with a remedy."""
 
 import json
 import subprocess
 import sys
+import tomllib
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from PIL import Image, ImageDraw
 
 from clips import small_world, write_clip, write_mask
 from timecycle.cli import main
+from timecycle.config import preset_names, read_preset
 from timecycle.labels import Coordinates, Masks, Texture
 from timecycle.version import __version__
 
@@ -32,36 +34,43 @@ def inputs(world, tmp_path_factory):
     return folder
 
 
-def test_a_video_and_a_mask_give_labels_on_every_frame(inputs, tmp_path, capsys):
+def test_propagate_writes_labels_for_every_frame(inputs, tmp_path, capsys):
     assert main(["propagate", str(inputs / "clip.mp4"), str(inputs / "first.png"), "-o", str(tmp_path / "out")]) == 0
     assert len(list((tmp_path / "out" / "labels").glob("*.png"))) == 6
     assert "6 frames in" in capsys.readouterr().out
 
 
-def test_a_folder_of_images_labels_by_number_and_settings(inputs, tmp_path):
+def test_folder_of_images_with_two_annotated_frames(inputs, tmp_path):
     words = ["propagate", str(inputs / "frames"), f"0={inputs / 'first.png'}", f"4={inputs / 'late.png'}"]
     assert (
         main([*words, "-o", str(tmp_path / "out"), "--preset", "fast", "--set", "neighbours=3", "window_px=none"]) == 0
     )
     rows = (tmp_path / "out" / "frames.csv").read_text().splitlines()
-    assert [row.split(",")[4] for row in rows[1:]] == ["given", "blended", "blended", "blended", "given", "carried"]
+    assert [row.split(",")[4] for row in rows[1:]] == [
+        "annotated",
+        "blended",
+        "blended",
+        "blended",
+        "annotated",
+        "propagated",
+    ]
 
 
-def test_a_glob_is_a_video(inputs, tmp_path):
+def test_glob_is_a_video(inputs, tmp_path):
     assert (
         main(["propagate", str(inputs / "frames" / "*.png"), str(inputs / "first.png"), "-o", str(tmp_path / "o")]) == 0
     )
 
 
-def test_points_are_carried(inputs, tmp_path):
+def test_points_are_propagated(inputs, tmp_path):
     assert main(["propagate", str(inputs / "clip.mp4"), str(inputs / "points.csv"), "-o", str(tmp_path / "out")]) == 0
     text = (tmp_path / "out" / "keypoints.csv").read_text()
     assert "0,nose,20.0,30.0,1" in text
     assert "3,tail,52.0,40.0,1" in text
 
 
-def test_a_damaged_video_is_refused_unless_it_is_allowed(data, tmp_path, capsys):
-    """Of the run it is then recorded what is damaged, and corrections find the same frames again."""
+def test_damaged_video_is_refused_unless_allowed(data, tmp_path, capsys):
+    """The damage is recorded, and corrections read the same frames."""
     video, first, folder = data / "damaged" / "oneflip.avi", tmp_path / "first.png", tmp_path / "out"
     mask = np.zeros((64, 96), np.uint8)
     mask[20:40, 30:60] = 1
@@ -74,7 +83,7 @@ def test_a_damaged_video_is_refused_unless_it_is_allowed(data, tmp_path, capsys)
     assert main(["correct", str(folder), f"12={first}"]) == 0
 
 
-def test_a_box_and_stripes_start_without_a_mask(inputs, tmp_path):
+def test_box_and_stripes_need_no_mask(inputs, tmp_path):
     words = ["propagate", str(inputs / "clip.mp4"), "--box", "10,10,40,40", "--box-as-is"]
     assert main([*words, "-o", str(tmp_path / "box")]) == 0
     box = Masks.read(tmp_path / "box" / "labels" / "00000.png").ids
@@ -85,7 +94,7 @@ def test_a_box_and_stripes_start_without_a_mask(inputs, tmp_path):
     assert len(np.unique(stripes[stripes[..., 3] > 0], axis=0)) == 6
 
 
-def test_coordinates_are_carried(inputs, tmp_path):
+def test_coordinates_are_propagated(inputs, tmp_path):
     assert main(["propagate", str(inputs / "clip.mp4"), "--coordinates", "-o", str(tmp_path / "out")]) == 0
     assert Coordinates.read(tmp_path / "out" / "labels" / "00005.npy").xy.shape == (64, 96, 2)
 
@@ -112,14 +121,14 @@ def test_doctor_names_the_versions_and_the_device(capsys):
 
 
 def refused(capsys, *words) -> str:
-    """The one line (and its remedy) a command ends with; the exit code is 2."""
+    """Run a command that fails with exit code 2; return its error text."""
     assert main([str(word) for word in words]) == 2
     text = capsys.readouterr().err
     assert "Traceback" not in text
     return text
 
 
-def test_a_mask_of_another_size(inputs, tmp_path, capsys):
+def test_mask_of_another_size_is_refused(inputs, tmp_path, capsys):
     Masks(np.ones((10, 12), np.uint16)).write(tmp_path / "small.png")
     text = refused(capsys, "propagate", inputs / "clip.mp4", tmp_path / "small.png", "-o", tmp_path / "out")
     assert "error: the labels of frame 0 are 12x10 but the frame is 96x64" in text
@@ -127,7 +136,7 @@ def test_a_mask_of_another_size(inputs, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_mask_with_soft_edges(inputs, tmp_path, capsys):
+def test_mask_with_soft_edges_is_refused(inputs, tmp_path, capsys):
     large = Image.new("RGB", (96 * 8, 64 * 8))
     ImageDraw.Draw(large).ellipse((100, 100, 400, 400), fill=(255, 0, 0))
     ImageDraw.Draw(large).ellipse((300, 100, 600, 400), fill=(0, 200, 0))
@@ -137,7 +146,7 @@ def test_a_mask_with_soft_edges(inputs, tmp_path, capsys):
     assert "try: draw with a hard brush" in text
 
 
-def test_a_missing_frame(inputs, tmp_path, capsys):
+def test_missing_frame_file_is_refused(inputs, tmp_path, capsys):
     (tmp_path / "frames").mkdir()
     for t in (0, 1, 2, 4, 5):
         Image.open(inputs / "frames" / f"{t:05d}.png").save(tmp_path / "frames" / f"{t:05d}.png")
@@ -147,34 +156,34 @@ def test_a_missing_frame(inputs, tmp_path, capsys):
     assert "try: " in text
 
 
-def test_an_empty_folder(inputs, tmp_path, capsys):
+def test_empty_folder_is_refused(inputs, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     text = refused(capsys, "propagate", tmp_path / "empty", inputs / "first.png", "-o", tmp_path / "out")
     assert "empty" in text
     assert "try: " in text
 
 
-def test_a_text_file_named_mp4(inputs, tmp_path, capsys):
+def test_text_file_named_mp4_is_refused(inputs, tmp_path, capsys):
     (tmp_path / "fake.mp4").write_text("not a video\n" * 50)
     text = refused(capsys, "propagate", tmp_path / "fake.mp4", inputs / "first.png", "-o", tmp_path / "out")
     assert "fake.mp4" in text
     assert "try: " in text
 
 
-def test_an_output_that_cannot_be_written(inputs, tmp_path, capsys):
+def test_unwritable_output_is_refused(inputs, tmp_path, capsys):
     (tmp_path / "file").write_text("")  # a folder cannot be made below a file, even by an administrator
     text = refused(capsys, "propagate", inputs / "clip.mp4", inputs / "first.png", "-o", tmp_path / "file" / "out")
     assert "error: cannot write" in text
     assert "try: choose a folder you may write to, with free space, with -o" in text
 
 
-def test_no_labels(inputs, tmp_path, capsys):
+def test_missing_labels_are_refused(inputs, tmp_path, capsys):
     text = refused(capsys, "propagate", inputs / "clip.mp4", "-o", tmp_path / "out")
     assert "no labels were given" in text
     assert "--box x0,y0,x1,y1" in text
 
 
-def test_labels_for_a_frame_that_does_not_exist(inputs, tmp_path, capsys):
+def test_labels_for_a_missing_frame_are_refused(inputs, tmp_path, capsys):
     words = ("propagate", inputs / "clip.mp4", f"77={inputs / 'first.png'}", "-o", tmp_path / "out")
     assert "labels were given for frame 77 but" in refused(capsys, *words)
 
@@ -192,7 +201,7 @@ def test_labels_for_a_frame_that_does_not_exist(inputs, tmp_path, capsys):
         (["--fps", "10"], "fps"),
     ],
 )
-def test_a_wrong_option_is_one_line(inputs, tmp_path, capsys, words, problem):
+def test_wrong_value_of_an_option_is_one_line(inputs, tmp_path, capsys, words, problem):
     base = ["propagate", inputs / "clip.mp4", "-o", tmp_path / "out"]
     if "--box" not in words:
         base.insert(2, inputs / "first.png")
@@ -205,13 +214,13 @@ def test_a_wrong_option_is_one_line(inputs, tmp_path, capsys, words, problem):
         (["first.png", "--box", "1,2,30,40"], "LABELS and --box were both given"),
         (["first.png", "--coordinates"], "LABELS and --coordinates were both given"),
         (["--coordinates", "--texture", "stripes"], "--coordinates and --texture stripes were both given"),
-        (["--box", "1,2,30,40", "--complete"], "--box and --complete were both given"),
+        (["--box", "1,2,30,40", "--exhaustive"], "--box and --exhaustive were both given"),
         (["points.csv", "--texture", "stripes"], "stripes are painted on the mask of one frame"),
         (["0=first.png", "4=late.png", "--texture", "stripes"], "stripes are painted on the mask of one frame"),
-        (["first.png", "--resume", "--overwrite"], "a run cannot both go on and begin anew"),
+        (["first.png", "--resume", "--overwrite"], "--resume and --overwrite cannot be combined"),
     ],
 )
-def test_an_option_that_would_be_ignored_is_refused(inputs, tmp_path, capsys, monkeypatch, words, problem):
+def test_contradictory_options_are_refused(inputs, tmp_path, capsys, monkeypatch, words, problem):
     monkeypatch.chdir(inputs)
     assert problem in refused(capsys, "propagate", "clip.mp4", *words, "-o", tmp_path / "out")
 
@@ -225,16 +234,107 @@ def test_inputs_inside_the_output_folder_are_refused(world, tmp_path, capsys):
     assert mask.exists()
 
 
-def test_flow_and_demo_replace_nothing_unasked(inputs, tmp_path, capsys):
+def test_flow_and_demo_overwrite_nothing_unasked(inputs, tmp_path, capsys):
     frames = [inputs / "frames" / f"{t:05d}.png" for t in (0, 2)]
     assert main(["flow", *map(str, frames), "-o", str(tmp_path / "flow"), "--set", "image_size_px=48"]) == 0
-    assert "flow.npy is there already" in refused(capsys, "flow", *frames, "-o", tmp_path / "flow")
+    assert "flow.npy already exists" in refused(capsys, "flow", *frames, "-o", tmp_path / "flow")
     assert "holds other things than a demo" in refused(capsys, "demo", "-o", tmp_path)
 
 
-def test_a_wrong_word_ends_with_code_2_in_the_shell(tmp_path):
+def test_mistyped_command_exits_with_code_2_in_the_shell(tmp_path):
     ended = subprocess.run(
         [sys.executable, "-m", "timecycle", "propagat"], capture_output=True, text=True, cwd=tmp_path
     )
     assert ended.returncode == 2
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "problem", "remedy"),
+    [
+        (["propagat"], "there is no command `timecycle propagat`", "did you mean propagate?"),
+        (["weights", "lst"], "there is no command `timecycle weights lst`", "did you mean list?"),
+        (["teleport"], "there is no command `timecycle teleport`", "timecycle --help lists what there is"),
+        (
+            ["propagate", "v", "--overwrit"],
+            "`timecycle propagate` has no option --overwrit",
+            "did you mean --overwrite?",
+        ),
+        (
+            ["weights", "convert", "c", "--licens=x"],
+            "`timecycle weights convert` has no option",
+            "did you mean --licens",
+        ),
+        (
+            ["check", "out", "--precision", "fp32"],
+            "`timecycle check` has no option --precision",
+            "timecycle check --help",
+        ),
+    ],
+)
+def test_mistyped_words_get_the_closest_one_of_that_command(capsys, words, problem, remedy):
+    text = refused(capsys, *words)
+    assert f"error: {problem}" in text
+    assert f"try: {remedy}" in text
+    assert len(text.splitlines()) == 2
+
+
+def test_no_confidence_is_a_flag(inputs, tmp_path, capsys):
+    words = ["propagate", str(inputs / "clip.mp4"), str(inputs / "first.png"), "--encoder", "rgb", "--no-confidence"]
+    assert main([*words, "-o", str(tmp_path / "out")]) == 0
+    assert "review" not in capsys.readouterr().out
+    rows = (tmp_path / "out" / "frames.csv").read_text().splitlines()
+    assert all(row.endswith(",,") for row in rows[1:])
+    text = refused(capsys, *words, "--min-confidence", "0.5", "-o", tmp_path / "other")
+    assert "--min-confidence needs the confidence that --no-confidence leaves out" in text
+
+
+def test_propagate_ends_with_the_number_of_frames_to_review(inputs, tmp_path, capsys):
+    out = tmp_path / "my out"
+    words = ["propagate", str(inputs / "clip.mp4"), str(inputs / "first.png"), "--encoder", "rgb", "-o", str(out)]
+    assert main(words) == 0
+    states = [row.rpartition(",")[2] for row in (out / "frames.csv").read_text().splitlines()[1:]]
+    count = sum(state in ("uncertain", "lost") for state in states)
+    assert count > 1
+    assert f" -> {out}; {count} need review: timecycle check '{out}'" in capsys.readouterr().out
+    assert main([*words, "--resume"]) == 0
+    assert f"this run is finished: 6 frames -> {out}; {count} need review" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("video", "folder"), [("clip.mp4", "clip"), ("frames", "frames"), ("frames/*.png", "frames")])
+def test_output_folder_is_named_after_the_video_by_default(inputs, tmp_path, monkeypatch, capsys, video, folder):
+    monkeypatch.chdir(tmp_path)
+    words = ["propagate", str(inputs / video), str(inputs / "first.png"), "--encoder", "rgb", "--no-confidence"]
+    assert main(words) == 0
+    assert f"-> {folder}_timecycle" in capsys.readouterr().out
+    assert (tmp_path / f"{folder}_timecycle" / "labels" / "00005.png").is_file()
+
+
+def test_frames_are_saved_by_number(inputs, world, tmp_path, capsys):
+    out = tmp_path / "frames"
+    assert main(["frames", str(inputs / "frames"), "0", "4", "-o", str(out)]) == 0
+    assert capsys.readouterr().out == f"2 frames -> {out}\n"
+    assert sorted(path.name for path in out.iterdir()) == ["00000.png", "00004.png"]
+    assert np.array_equal(np.array(Image.open(out / "00004.png")), world.frame(4))
+    assert "00004.png already exists" in refused(capsys, "frames", inputs / "frames", "4", "5", "-o", out)
+    assert not (out / "00005.png").exists()
+    assert main(["frames", str(inputs / "frames"), "4", "5", "-o", str(out), "--overwrite"]) == 0
+    assert (out / "00005.png").is_file()
+
+
+@pytest.mark.parametrize("frames", [["6"], ["0", "6"], []])
+def test_frames_that_do_not_exist_are_refused_before_anything_is_written(inputs, tmp_path, capsys, frames):
+    text = refused(capsys, "frames", inputs / "clip.mp4", *frames, "-o", tmp_path / "out")
+    assert "no frame number was given" in text if not frames else "6" in text
+    assert not (tmp_path / "out").exists()
+
+
+def test_presets_are_listed_with_a_line_each_or_printed(capsys):
+    assert main(["presets"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    names = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert names == [*preset_names("propagate"), *preset_names("train")]
+    assert max(map(len, lines)) < 80
+    assert main(["presets", "fast"]) == 0
+    assert tomllib.loads(capsys.readouterr().out) == read_preset("propagate", "fast")
+    assert "there is no preset 'fats'" in refused(capsys, "presets", "fats")

@@ -1,4 +1,4 @@
-"""`timecycle weights`, as a user types it."""
+"""The command `timecycle weights`."""
 
 import json
 
@@ -18,7 +18,7 @@ def checkpoint(tmp_path):
     return path
 
 
-def test_a_checkpoint_is_converted_once_and_then_is_an_encoder(checkpoint, capsys):
+def test_converted_checkpoint_is_an_encoder_and_not_overwritten(checkpoint, capsys):
     assert main(["weights", "convert", str(checkpoint), "--licence", "MIT"]) == 0
     target = checkpoint.with_name("resnet.safetensors")
     assert f"use it with --encoder {target}" in capsys.readouterr().out
@@ -31,13 +31,13 @@ def test_a_checkpoint_is_converted_once_and_then_is_an_encoder(checkpoint, capsy
         "layout": "torchvision's names",
     }
     assert main(["weights", "convert", str(checkpoint)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert main(["weights", "convert", str(checkpoint), "--overwrite"]) == 0
     assert main(["weights", "convert", str(checkpoint), "-o", str(checkpoint.with_name("a.v2"))]) == 0
     assert checkpoint.with_name("a.v2.safetensors").exists()
 
 
-def test_a_card_is_shown(checkpoint, capsys):
+def test_show_prints_the_card(checkpoint, capsys):
     main(["weights", "convert", str(checkpoint)])
     capsys.readouterr()
     assert main(["weights", "show", str(checkpoint.with_name("resnet.safetensors"))]) == 0
@@ -46,7 +46,7 @@ def test_a_card_is_shown(checkpoint, capsys):
     assert "unknown: ask where the checkpoint came from" in shown
 
 
-def test_weights_without_a_card_say_so(tmp_path, checkpoint, capsys):
+def test_weights_without_a_card_are_refused_by_show(tmp_path, checkpoint, capsys):
     main(["weights", "convert", str(checkpoint)])
     checkpoint.with_name("resnet.json").unlink()
     assert main(["weights", "show", str(checkpoint.with_name("resnet.safetensors"))]) == 2
@@ -54,7 +54,7 @@ def test_weights_without_a_card_say_so(tmp_path, checkpoint, capsys):
 
 
 def named(folder, **state):
-    """Weights whose name tells their checksum."""
+    """Write weights whose file name contains their checksum."""
     model = random_resnet(ResNetConfig(), seed=5)
     model.load_state_dict(model.state_dict() | state)
     path = folder / "mine.safetensors"
@@ -64,7 +64,7 @@ def named(folder, **state):
     return target
 
 
-def test_a_whole_file_is_verified_and_a_changed_one_is_not(tmp_path, capsys):
+def test_changed_file_is_not_verified(tmp_path, capsys):
     path = named(tmp_path)
     assert main(["weights", "verify", str(path)]) == 0
     assert sha256([path]) in capsys.readouterr().out
@@ -78,13 +78,13 @@ def test_a_whole_file_is_verified_and_a_changed_one_is_not(tmp_path, capsys):
     assert "copy or install it again: it was changed or damaged" in capsys.readouterr().err
 
 
-def test_weights_that_are_no_numbers_are_not_verified(tmp_path, capsys):
+def test_weights_with_nan_are_not_verified(tmp_path, capsys):
     path = named(tmp_path, **{"bn1.weight": torch.full((64,), torch.nan)})
     assert main(["weights", "verify", str(path)]) == 2
-    assert "bn1.weight holds values that are no numbers" in capsys.readouterr().err
+    assert "bn1.weight holds values that are not finite" in capsys.readouterr().err
 
 
-def test_half_the_space_is_enough(tmp_path):
+def test_half_precision_weights_load_as_float32(tmp_path):
     path = named(tmp_path)
     assert path.stat().st_size < 6e6
     whole, half = random_resnet(ResNetConfig(), seed=5), load_weights(path)
@@ -93,11 +93,11 @@ def test_half_the_space_is_enough(tmp_path):
     assert torch.equal(whole.bn1.running_var, half.bn1.running_var)
 
 
-def test_all_that_comes_with_the_package_is_listed_and_whole(capsys):
+def test_bundled_weights_are_listed_and_verified(capsys):
     assert main(["weights", "list"]) == 0
     assert main(["weights", "verify"]) == 0
 
 
-def test_showing_weights_that_are_not_there_says_so(capsys):
+def test_missing_weights_are_refused_by_show(capsys):
     assert main(["weights", "show", "nothere"]) == 2
     assert "there is no file of weights nothere" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Progress on any screen and in any log, help that fits, and silence when nobody reads on."""
+"""Progress on terminals and in logs, help that fits the screen, and closed pipes."""
 
 import io
 import os
@@ -14,14 +14,14 @@ from rich.console import Console
 import timecycle
 from clips import small_world, write_clip, write_mask
 from timecycle.cli import console
-from timecycle.cli.main import main
+from timecycle.cli.main import _COMMANDS, main
 
 NOTE = "total 1.234 walk 0.567 still 0.123 similarity 0.456 · waiting for clips 12%"
 
 
 @pytest.fixture
 def stderr(monkeypatch):
-    """Standard error as the commands see it, of any width, a terminal or a file."""
+    """Replace the standard error of the commands by a terminal or a file of some width."""
 
     def make(*, terminal: bool, width: int = 80) -> io.StringIO:
         text = io.StringIO()
@@ -40,8 +40,8 @@ def stderr(monkeypatch):
     return make
 
 
-def drawn(text: str) -> list[str]:
-    """The lines that were on the screen, one after the other, without the codes that colour and move."""
+def screen_lines(text: str) -> list[str]:
+    """The lines that were on the screen, without control codes."""
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
     return [line.rstrip() for line in re.split(r"[\r\n]+", plain) if line.strip()]
 
@@ -49,12 +49,12 @@ def drawn(text: str) -> list[str]:
 @pytest.mark.parametrize("width", [80, 60, 120])
 def test_progress_on_a_terminal_is_one_line_that_fits(stderr, width):
     text = stderr(terminal=True, width=width)
-    with console.board() as bar:
+    with console.progress_bars() as bar:
         move = bar("propagating")
         for done in (1, 1234, 4000):
             move(done, 4000, NOTE)
             time.sleep(0.15)
-    lines = drawn(text.getvalue())
+    lines = screen_lines(text.getvalue())
     assert lines
     assert all(len(line) <= width for line in lines)
     assert all(line.startswith("propagating") for line in lines)
@@ -62,17 +62,17 @@ def test_progress_on_a_terminal_is_one_line_that_fits(stderr, width):
     assert any("left" in line for line in lines[:-1])
 
 
-def test_at_80_columns_bar_count_time_and_note_are_all_seen(stderr):
+def test_80_columns_show_bar_count_time_and_note(stderr):
     text = stderr(terminal=True)
     with console.progress("learning") as move:
         move(20_000, 100_000, NOTE)
         time.sleep(0.15)
-    last = drawn(text.getvalue())[-1]
+    last = screen_lines(text.getvalue())[-1]
     assert "━" in last
     assert "20,000/100,000  -:-- left  total 1.234 walk" in last
 
 
-def test_a_log_has_the_first_and_the_last_line_and_few_between(stderr, monkeypatch):
+def test_log_has_the_first_and_the_last_update_and_few_between(stderr, monkeypatch):
     text = stderr(terminal=False)
     clock = [100.0]
     monkeypatch.setattr(console.time, "monotonic", lambda: clock[0])
@@ -87,9 +87,9 @@ def test_a_log_has_the_first_and_the_last_line_and_few_between(stderr, monkeypat
     assert 10 <= len(lines) <= 13
 
 
-def test_many_short_steps_do_not_fill_a_log(stderr):
+def test_many_short_steps_do_not_fill_the_log(stderr):
     text = stderr(terminal=False)
-    with console.board() as bar:
+    with console.progress_bars() as bar:
         for clip in range(300):
             move = bar(f"clip {clip}")
             for done in (1, 2, 3):
@@ -100,7 +100,7 @@ def test_many_short_steps_do_not_fill_a_log(stderr):
     assert len(lines) <= 4
 
 
-def test_interrupted_work_leaves_its_last_count_in_the_log(stderr):
+def test_interrupted_run_leaves_its_last_count_in_the_log(stderr):
     text = stderr(terminal=False)
 
     def work():
@@ -114,7 +114,7 @@ def test_interrupted_work_leaves_its_last_count_in_the_log(stderr):
     assert text.getvalue().splitlines()[-1].startswith("propagating  7/9")
 
 
-def test_long_text_hangs_below_its_start_on_a_terminal_and_is_one_line_in_a_file(monkeypatch):
+def test_long_text_is_wrapped_on_a_terminal_and_one_line_in_a_file(monkeypatch):
     start, text = (
         " 1. frame 64         2.67 s   ",
         "confidence in camel fell from 0.95 to 0.73 at frame 59, covers 34-63",
@@ -129,9 +129,9 @@ def test_long_text_hangs_below_its_start_on_a_terminal_and_is_one_line_in_a_file
         assert all(line.startswith(" " * len(start)) for line in lines[1:])
 
 
-def test_what_is_not_shown_prints_nothing(stderr):
+def test_hidden_progress_prints_nothing(stderr):
     text = stderr(terminal=False)
-    with console.board(shown=False) as bar:
+    with console.progress_bars(shown=False) as bar:
         bar("learning")(1, 2)
     assert text.getvalue() == ""
 
@@ -152,7 +152,7 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_progress_goes_to_a_file_too(tmp_path):
+def test_progress_is_written_to_a_file(tmp_path):
     world = small_world(frames=4)
     write_clip(tmp_path / "clip.mp4", world)
     write_mask(tmp_path / "first.png", world)
@@ -163,16 +163,16 @@ def test_progress_goes_to_a_file_too(tmp_path):
     assert lines[-1].startswith("propagating  4/4  in 0:0")
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="pipes are Unix's")
+@pytest.mark.skipif(sys.platform == "win32", reason="Unix pipes")
 @pytest.mark.parametrize("command", ["timecycle --help", "timecycle propagate --help", "timecycle doctor"])
-def test_a_reader_that_goes_away_is_met_with_silence(command, tmp_path):
+def test_closed_pipe_prints_no_error(command, tmp_path):
     done = shell(f"{command} | true", tmp_path)
     assert done.stderr == ""
-    assert done.returncode in (0, 1, 141)  # as of any program that writes to a closed pipe
+    assert done.returncode in (0, 1, 141)  # like any program that writes to a closed pipe
 
 
-def test_ctrl_c_while_the_command_line_is_starting_is_one_line(tmp_path):
-    """In the middle of importing torch, where it takes longest."""
+def test_ctrl_c_during_imports_is_one_line(tmp_path):
+    """The interrupt comes while torch is imported, which takes longest."""
     (tmp_path / "torch.py").write_text("import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(9)")
     path = os.pathsep.join([str(tmp_path), str(Path(timecycle.__file__).parents[1])])
     for command in (["-m", "timecycle"], ["-c", "import sys; from timecycle.__main__ import main; sys.exit(main())"]):
@@ -189,15 +189,25 @@ def test_help_has_one_line_for_each_command_and_fits_80_columns(words, capsys):
     assert max(map(len, lines)) < 80
     commands = [line.split()[0] for line in lines if line.startswith("  ")]
     assert {"propagate", "train", "audit", "demo", "doctor"} <= set(commands)
-    assert len(commands) == len(set(commands)) == 13
+    assert len(commands) == len(set(commands)) == 15
     assert len(lines) <= 24  # one screen
 
 
-def test_every_command_that_help_names_explains_itself(capsys):
-    from timecycle.cli.main import _COMMANDS
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("name", [*_COMMANDS, "weights convert", "evaluate davis"])
+def test_help_of_every_command_is_wrapped_and_shows_no_empty_defaults(name, columns, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert main([*name.split(), "--help"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: timecycle {name}")
+    assert max(map(len, text.splitlines())) <= 100
+    assert "None" not in text
+    assert "(default: )" not in text
+    assert "(default: False)" not in text
 
-    for name in _COMMANDS:
-        with pytest.raises(SystemExit) as ended:
-            main([name, "--help"])
-        assert ended.value.code == 0
-        assert f"timecycle {name}" in capsys.readouterr().out
+
+def test_options_are_in_titled_groups(capsys):
+    assert main(["propagate", "--help"]) == 0
+    titles = [line for line in capsys.readouterr().out.splitlines() if line.endswith(":") and line[0] != " "]
+    wanted = ["arguments:", "output:", "annotations:", "video:", "method:", "confidence:", "other options:"]
+    assert titles == ["Examples:", *wanted]

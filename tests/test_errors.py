@@ -1,4 +1,4 @@
-"""Every error says what is wrong and what to do, and survives the way to another process."""
+"""Every error states a problem and a remedy, and can be pickled."""
 
 import copy
 import pickle
@@ -18,7 +18,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_error_survives_pickling_and_copying(kind):
+def test_an_error_can_be_pickled_and_copied(kind):
     error = kind("clip.mp4 has no frames", remedy="record it again")
     for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
         assert type(again) is kind
@@ -27,16 +27,16 @@ def test_an_error_survives_pickling_and_copying(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_text_is_one_line_with_the_problem_before_the_remedy(kind):
-    assert str(kind("x is wrong", remedy="mend x")) == "x is wrong; mend x"
+def test_the_text_is_the_problem_and_the_remedy_on_one_line(kind):
+    assert str(kind("x is wrong", remedy="fix x")) == "x is wrong; fix x"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_except_clause_catches_the_whole_family(kind):
+def test_all_errors_derive_from_timecycle_error(kind):
     with pytest.raises(errors.TimecycleError):
         raise kind("x", remedy="y")
 
 
-def test_an_error_cannot_be_raised_without_a_remedy():
+def test_an_error_needs_a_remedy():
     with pytest.raises(TypeError, match="remedy"):
         errors.VideoError("clip.mp4 has no frames")

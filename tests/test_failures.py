@@ -1,4 +1,4 @@
-"""What nobody foresaw is told in a line too: no traceback reaches a user, nothing that a file says a terminal."""
+"""Unexpected failures give one line without a traceback, and names from files cannot control the terminal."""
 
 import errno
 import os
@@ -15,10 +15,10 @@ from timecycle.cli.main import main
 from timecycle.errors import LabelError, TimecycleError
 from timecycle.labels import Keypoints
 from timecycle.labels.names import check_names
-from timecycle.shortages import explained
+from timecycle.shortages import explain_error
 
 
-def told(capsys) -> str:
+def stderr_text(capsys) -> str:
     text = capsys.readouterr().err
     assert "Traceback" not in text
     return text
@@ -41,20 +41,20 @@ def told(capsys) -> str:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_failures_of_the_system_and_of_ours_are_one_line(monkeypatch, capsys, error, words, code):
+def test_failures_of_the_system_and_bugs_give_one_line(monkeypatch, capsys, error, words, code):
     def fail(*_: object) -> None:
         raise error
 
     monkeypatch.delenv("TIMECYCLE_TRACEBACK", raising=False)
     monkeypatch.setattr("timecycle.cli.doctor.Doctor.__call__", fail)
     assert main(["doctor"]) == code
-    text = told(capsys)
+    text = stderr_text(capsys)
     assert words in text
     assert len(text.splitlines()) == 2
     assert "  try: " in text
 
 
-def test_who_reports_a_failure_gets_its_trace(monkeypatch):
+def test_the_traceback_is_shown_on_request(monkeypatch):
     def fail(*_: object) -> None:
         raise KeyError("surprise")
 
@@ -64,16 +64,16 @@ def test_who_reports_a_failure_gets_its_trace(monkeypatch):
         main(["doctor"])
 
 
-def test_our_own_errors_are_never_explained_as_others():
+def test_errors_of_the_package_are_kept_as_they_are():
     error = LabelError("a", remedy="b")
-    assert explained(error) is error
-    assert explained(ValueError("x")) is None
-    assert isinstance(explained(torch.OutOfMemoryError("CUDA out of memory")), TimecycleError)
+    assert explain_error(error) is error
+    assert explain_error(ValueError("x")) is None
+    assert isinstance(explain_error(torch.OutOfMemoryError("CUDA out of memory")), TimecycleError)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 @pytest.mark.parametrize("words", [["--help"], ["doctor"], ["weights", "list"]])
-def test_output_to_a_full_disk_is_one_line(words):
+def test_printing_to_a_full_disk_gives_one_line(words):
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "timecycle", *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False
@@ -99,19 +99,19 @@ def test_output_to_a_full_disk_is_one_line(words):
         ("\udcff", "\\udcff"),
     ],
 )
-def test_a_terminal_obeys_nothing_in_a_name(text, shown):
+def test_control_characters_in_a_name_are_escaped(text, shown):
     assert console.visible(text) == shown
 
 
-def test_the_name_of_a_file_cannot_command_the_terminal(tmp_path, capsys):
+def test_the_name_of_a_file_cannot_control_the_terminal(tmp_path, capsys):
     assert main(["propagate", f"{tmp_path}/\x1b[2J.mp4", "mask.png", "-o", str(tmp_path / "out")]) == 2
-    text = told(capsys)
+    text = stderr_text(capsys)
     assert "\x1b" not in text
     assert "\\x1b[2J.mp4" in text
 
 
 @pytest.mark.parametrize("name", ["=HYPERLINK(1)", "+1", "-1", "@sum"])
-def test_a_name_that_a_spreadsheet_would_compute_is_refused(tmp_path, name):
+def test_a_name_that_a_spreadsheet_would_evaluate_is_refused(tmp_path, name):
     with pytest.raises(LabelError, match="would be a formula in a spreadsheet"):
         check_names({"1": name})
     (tmp_path / "points.csv").write_text(f'frame,name,x,y,visible\n0,"{name}",1,2,1\n')
@@ -119,12 +119,12 @@ def test_a_name_that_a_spreadsheet_would_compute_is_refused(tmp_path, name):
         Keypoints.read(tmp_path / "points.csv")
 
 
-# A disk that is full
+# A full disk
 
 
 @pytest.mark.slow  # a disk of its own, and a process that imports torch
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can make a small disk")
-def test_a_full_disk_leaves_one_line_and_a_run_to_go_on_with(tmp_path):
+def test_a_full_disk_gives_one_line_and_a_run_that_can_be_resumed(tmp_path):
     world = small_world(frames=60)
     clip, mask = write_clip(tmp_path / "clip.mp4", world), write_mask(tmp_path / "first.png", world)
     disk = tmp_path / "disk"

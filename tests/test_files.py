@@ -1,7 +1,8 @@
-"""A file appears whole or not at all, a folder has one user, and refusals of the system read as one line."""
+"""Atomic writes, folder locks, error texts of the operating system, name order and checksums."""
 
 import hashlib
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -15,11 +16,11 @@ from hypothesis import strategies as st
 
 from timecycle import files
 from timecycle.errors import OutputError
-from timecycle.files import atomic_write, lock, make_folder, natural_order, sha256, write_text
+from timecycle.files import atomic_write, lock, make_folder, natural_order, sha256, waiting_lock, write_text
 
 
 def python(code, *arguments):
-    """Another process, with the package's modules but without its start-up, which takes longer than any test."""
+    """Return a command that runs `code` with the package's modules but without its slow `__init__`."""
     package = f"""
     import sys, types
     sys.modules["timecycle"] = types.ModuleType("timecycle")
@@ -31,7 +32,7 @@ def python(code, *arguments):
 # Atomic writes
 
 
-def test_a_written_file_holds_exactly_what_was_written(tmp_path):
+def test_written_bytes_are_read_back(tmp_path):
     with atomic_write(tmp_path / "a.bin") as file:
         file.write(b"\x00\r\n\xff")
     assert (tmp_path / "a.bin").read_bytes() == b"\x00\r\n\xff"
@@ -39,8 +40,8 @@ def test_a_written_file_holds_exactly_what_was_written(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="folders are synced on Unix alone")
-def test_a_written_file_is_on_the_disk_with_its_name(tmp_path, monkeypatch):
-    """The folder is synced after the rename: before, a loss of power may bring the old file back."""
+def test_the_folder_is_synced_after_the_rename(tmp_path, monkeypatch):
+    """Without it, a power failure may bring the old file back."""
     events = []
     plain_sync, plain_replace = os.fsync, Path.replace
 
@@ -58,12 +59,12 @@ def test_a_written_file_is_on_the_disk_with_its_name(tmp_path, monkeypatch):
     assert events == ["file", "rename", "folder"]
 
 
-def test_text_is_utf8_with_its_newlines_as_they_are(tmp_path):
+def test_text_is_utf8_with_untranslated_newlines(tmp_path):
     write_text(tmp_path / "a.txt", "φ\n1\r\n")
     assert (tmp_path / "a.txt").read_bytes() == "φ\n1\r\n".encode()
 
 
-def test_nothing_appears_before_the_file_is_whole(tmp_path):
+def test_the_old_file_stays_until_the_new_one_is_complete(tmp_path):
     write_text(tmp_path / "a.txt", "old")
     with atomic_write(tmp_path / "a.txt") as file:
         file.write(b"new")
@@ -73,7 +74,7 @@ def test_nothing_appears_before_the_file_is_whole(tmp_path):
 
 
 @pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt])
-def test_a_failure_leaves_the_old_file_and_no_other(tmp_path, failure):
+def test_a_failed_write_leaves_only_the_old_file(tmp_path, failure):
     write_text(tmp_path / "a.txt", "old")
 
     def write_half():
@@ -87,22 +88,22 @@ def test_a_failure_leaves_the_old_file_and_no_other(tmp_path, failure):
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_a_failed_first_write_leaves_an_empty_folder(tmp_path):
+def test_a_failed_first_write_leaves_no_file(tmp_path):
     with pytest.raises(ValueError, match="no"), atomic_write(tmp_path / "a.txt"):
         raise ValueError("no")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="modes and umask are Unix's")
-def test_a_written_file_has_the_mode_any_new_file_has(tmp_path):
+def test_a_written_file_has_the_mode_of_any_new_file(tmp_path):
     write_text(tmp_path / "a.txt", "a")
     (tmp_path / "b.txt").write_text("b")
     assert (tmp_path / "a.txt").stat().st_mode == (tmp_path / "b.txt").stat().st_mode
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="modes and umask are Unix's")
-def test_writing_never_touches_the_umask_of_the_process(tmp_path, monkeypatch):
-    """Two threads that set it and set it back can leave it at 0 for good: everyone may then write every file."""
+def test_writing_never_changes_the_umask(tmp_path, monkeypatch):
+    """Two threads that set and restore it can leave it at 0, and every new file writable for everyone."""
     before = os.umask(0o027)
     calls = []
     plain = os.umask
@@ -118,7 +119,7 @@ def test_writing_never_touches_the_umask_of_the_process(tmp_path, monkeypatch):
         plain(before)
 
 
-def test_threads_that_write_one_file_leave_one_of_their_texts(tmp_path):
+def test_concurrent_writes_leave_one_complete_text(tmp_path):
     texts = [str(i) * 10_000 for i in range(8)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda text: write_text(tmp_path / "a.txt", text), texts * 10))
@@ -127,8 +128,8 @@ def test_threads_that_write_one_file_leave_one_of_their_texts(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="resource limits are Unix's")
-def test_a_full_disk_is_one_line_with_a_remedy_and_keeps_the_old_file(tmp_path):
-    """A limit on the size of files stands for the full disk: the system refuses in the middle of a write."""
+def test_a_full_disk_gives_one_line_with_a_remedy_and_keeps_the_old_file(tmp_path):
+    """A limit on file sizes stands in for a full disk: the system fails in the middle of a write."""
     write_text(tmp_path / "big.bin", "old")
     code = """
     import resource, sys
@@ -151,8 +152,8 @@ def test_a_full_disk_is_one_line_with_a_remedy_and_keeps_the_old_file(tmp_path):
     assert (tmp_path / "big.bin").read_text() == "old"
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path):
-    """A path below a file cannot be written by anybody, the administrator included."""
+def test_a_path_that_cannot_be_written_is_named(tmp_path):
+    """Nobody can write below a regular file, not even root."""
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match=r"cannot write .*file.a\.txt: .+; choose a folder you may write to"):
         write_text(tmp_path / "file" / "a.txt", "x")
@@ -162,12 +163,12 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
         pass
 
 
-def test_a_folder_is_made_with_its_parents_and_may_exist(tmp_path):
+def test_make_folder_creates_parents_and_accepts_an_existing_folder(tmp_path):
     assert make_folder(tmp_path / "a" / "b") == tmp_path / "a" / "b"
     assert make_folder(tmp_path / "a" / "b").is_dir()
 
 
-def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path):
+def test_make_folder_refuses_a_path_that_is_a_file(tmp_path):
     (tmp_path / "out").write_text("")
     with pytest.raises(OutputError, match=r"cannot write .*out"):
         make_folder(tmp_path / "out")
@@ -175,24 +176,21 @@ def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path):
 
 # Locks
 
-needs_locks = pytest.mark.skipif(sys.platform == "win32", reason="folders are locked on Unix alone")
-
 TRY_LOCK = """
 import sys
 from pathlib import Path
 from timecycle.errors import OutputError
 from timecycle.files import lock
-for _ in range(2):  # a refusal must not take the lock away from its holder
+for _ in range(2):  # a refused process must not release the holder's lock
     try:
         with lock(Path(sys.argv[1])):
-            print("held")
+            print("locked")
     except OutputError as error:
         print(error)
 """
 
 
-@needs_locks
-def test_a_second_process_is_refused_while_the_first_holds_the_folder(tmp_path):
+def test_a_second_process_is_refused_while_the_first_holds_the_lock(tmp_path):
     with lock(tmp_path):
         done = subprocess.run(python(TRY_LOCK, tmp_path), capture_output=True, text=True, check=True)
     refusal = (
@@ -201,23 +199,56 @@ def test_a_second_process_is_refused_while_the_first_holds_the_folder(tmp_path):
     assert done.stdout == refusal * 2
 
 
-@needs_locks
-def test_a_folder_held_by_a_process_that_died_is_free(tmp_path):
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
+def test_a_killed_process_releases_its_lock(tmp_path):
     code = """
-    import os, sys
+    import os, signal, sys
     from pathlib import Path
     from timecycle.files import lock
     with lock(Path(sys.argv[1])):
-        os._exit(9)
+        os.kill(os.getpid(), signal.SIGKILL)
     """
-    assert subprocess.run(python(code, tmp_path), check=False).returncode == 9
+    assert subprocess.run(python(code, tmp_path), check=False).returncode == -signal.SIGKILL
     assert (tmp_path / ".lock").exists()
     with lock(tmp_path):
         pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_lock_is_not_taken_through_a_symlink(tmp_path, exists):
+    folder, target = make_folder(tmp_path / "out"), tmp_path / "elsewhere"
+    if exists:
+        target.write_text("precious")
+    (folder / ".lock").symlink_to(target)
+    with pytest.raises(OutputError, match=r"cannot write .*\.lock: "), lock(folder):
+        pass
+    assert (target.read_text() if exists else target.exists()) == ("precious" if exists else False)
+
+
+def test_locking_a_missing_folder_does_not_create_it(tmp_path):
+    with pytest.raises(OutputError, match=r"cannot write .*\.lock: No such file"), lock(tmp_path / "missing"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_waiting_lock_waits_for_its_holder(tmp_path):
+    code = """
+    import sys
+    from pathlib import Path
+    from timecycle.files import waiting_lock
+    with waiting_lock(Path(sys.argv[1])):
+        print("locked")
+    """
+    with waiting_lock(tmp_path / "x.lock"):
+        waiter = subprocess.Popen(python(code, tmp_path / "x.lock"), stdout=subprocess.PIPE, text=True)
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiter.communicate(timeout=1)
+    assert waiter.communicate(timeout=60) == ("locked\n", None)
 
 
 @pytest.mark.parametrize("failure", [None, ValueError])
-def test_a_lock_leaves_nothing_behind_and_can_be_taken_again(tmp_path, failure):
+def test_a_released_lock_leaves_no_file_and_can_be_taken_again(tmp_path, failure):
     for _ in range(2):
         try:
             with lock(tmp_path):
@@ -228,11 +259,9 @@ def test_a_lock_leaves_nothing_behind_and_can_be_taken_again(tmp_path, failure):
         assert list(tmp_path.iterdir()) == []
 
 
-@needs_locks
-def test_a_lock_file_removed_under_the_process_that_takes_it_is_not_a_lock(tmp_path, monkeypatch):
-    """Between opening and locking the former holder may have ended and removed the file's name."""
-    import fcntl
-
+def test_a_lock_file_removed_before_it_is_locked_does_not_count(tmp_path, monkeypatch):
+    """Between opening and locking, the former holder may have ended and removed the file."""
+    fcntl = pytest.importorskip("fcntl")
     plain = fcntl.flock
 
     def flock_after_removal(file, how):
@@ -247,20 +276,20 @@ def test_a_lock_file_removed_under_the_process_that_takes_it_is_not_a_lock(tmp_p
 # Order and checksums
 
 
-def test_numbers_in_names_are_ordered_as_numbers():
+def test_numbers_in_names_sort_as_numbers():
     names = ["frame10.png", "frame2.png", "frame1.png", "a1b10", "a1b9", "frame.png", "10", "9"]
     ordered = [path.name for path in sorted(map(Path, names), key=natural_order)]
     assert ordered == ["9", "10", "a1b9", "a1b10", "frame1.png", "frame2.png", "frame10.png", "frame.png"]
 
 
 @given(st.sets(st.text(st.sampled_from("ab019²٣.½"), min_size=1).filter(lambda s: s.strip("."))))
-def test_names_of_any_characters_have_one_order_whatever_the_folder_lists_first(names):
+def test_natural_order_does_not_depend_on_the_input_order(names):
     paths = [Path(name) for name in names]
     backwards = list(reversed(paths))
     assert sorted(paths, key=natural_order) == sorted(backwards, key=natural_order)
 
 
-def test_a_checksum_is_that_of_the_contents_one_after_the_other(tmp_path):
+def test_a_checksum_covers_the_concatenated_contents(tmp_path):
     first, second = tmp_path / "1", tmp_path / "2"
     first.write_bytes(b"x" * (1 << 20) + b"y")
     second.write_bytes(b"z")

@@ -1,4 +1,4 @@
-"""Cells tile the image, conversions are inverse to each other, and a mirrored image has a mirrored grid."""
+"""Feature cells tile the image, conversions are inverse to each other, and mirroring an image mirrors its grid."""
 
 import math
 
@@ -12,7 +12,7 @@ from timecycle.grid import Axis, Grid, grid_over
 
 @st.composite
 def axes(draw):
-    """Grids of encoders over images of any length, drawn at any other length."""
+    """Axes of encoders' grids over images of any length, possibly resized."""
     stride = draw(st.sampled_from([1, 4, 8, 14, 16]))
     if draw(st.booleans()):  # convolutions: the first cell on the first pixel
         pixels = draw(st.integers(1, 130))
@@ -37,10 +37,10 @@ symmetric = pytest.mark.parametrize(
 
 
 def slow_area(axis):
-    """Every pixel cut into a thousand slivers, each given to the nearest centre."""
+    """Compute `area` by cutting every pixel into a thousand slivers and giving each to the nearest centre."""
     slivers = 1000
-    place = (torch.arange(axis.pixels * slivers, dtype=torch.float64) + 0.5) / slivers - 0.5
-    nearest = axis.cell_of(place).round().clamp(0, axis.cells - 1).long()
+    position = (torch.arange(axis.pixels * slivers, dtype=torch.float64) + 0.5) / slivers - 0.5
+    nearest = axis.cell_of(position).round().clamp(0, axis.cells - 1).long()
     counts = torch.zeros(axis.cells, axis.pixels)
     counts.index_put_((nearest, torch.arange(axis.pixels).repeat_interleave(slivers)), torch.tensor(1.0), True)
     return counts / counts.sum(dim=1, keepdim=True)
@@ -48,7 +48,7 @@ def slow_area(axis):
 
 @settings(max_examples=150, deadline=None)
 @given(axes())
-def test_every_cell_shares_out_exactly_one(axis):
+def test_area_weights_of_every_cell_sum_to_one(axis):
     area = axis.area()
     assert area.shape == (axis.cells, axis.pixels)
     assert (area >= 0).all()
@@ -57,7 +57,7 @@ def test_every_cell_shares_out_exactly_one(axis):
 
 @settings(max_examples=150, deadline=None)
 @given(axes())
-def test_extents_tile_the_image_so_that_no_pixel_is_lost_or_counted_twice(axis):
+def test_cells_tile_the_image(axis):
     extents = axis.extents_px()
     assert (extents > 0).all()
     assert math.isclose(float(extents.sum()), axis.pixels)
@@ -67,25 +67,25 @@ def test_extents_tile_the_image_so_that_no_pixel_is_lost_or_counted_twice(axis):
 
 @settings(max_examples=100, deadline=None)
 @given(axes(), axes(), st.integers(0, 10_000))
-def test_pooled_shares_times_extents_count_the_pixels_of_every_class(y, x, seed):
+def test_pooling_preserves_the_pixel_count_of_every_class(y, x, seed):
     ids = torch.randint(0, 4, (y.pixels, x.pixels), generator=torch.Generator().manual_seed(seed))
     for identity in range(4):
-        drawn = (ids == identity).double()
-        pooled = y.area().double() @ drawn @ x.area().double().T
+        mask = (ids == identity).double()
+        pooled = y.area().double() @ mask @ x.area().double().T
         count = y.extents_px() @ pooled @ x.extents_px()
-        assert math.isclose(float(count), float(drawn.sum()), rel_tol=1e-5, abs_tol=1e-3)
+        assert math.isclose(float(count), float(mask.sum()), rel_tol=1e-5, abs_tol=1e-3)
 
 
 @pytest.mark.parametrize(
     "axis", [Axis(4, 25, 8, 0), Axis(4, 31, 8, 0), Axis(3, 30, 8, 3.5), Axis(5, 33, 8, 0).rescaled(50)]
 )
-def test_a_cell_owns_what_is_nearest_to_its_centre(axis):
+def test_a_cell_covers_the_pixels_nearest_to_its_centre(axis):
     assert torch.allclose(axis.area(), slow_area(axis), atol=2e-3)
 
 
 @settings(max_examples=100, deadline=None)
 @given(axes(), st.integers(1, 300))
-def test_rescaling_keeps_the_edges_of_the_picture_in_place(axis, pixels):
+def test_rescaling_keeps_the_image_edges_aligned(axis, pixels):
     rescaled = axis.rescaled(pixels)
     assert (rescaled.cells, rescaled.pixels) == (axis.cells, pixels)
     for edge, expected in ((-0.5, -0.5), (axis.pixels - 0.5, pixels - 0.5)):
@@ -104,7 +104,7 @@ def test_rescaling_back_gives_the_same_grid(axis, pixels):
 
 @settings(max_examples=100, deadline=None)
 @given(axes(), st.lists(st.floats(-1000, 1000), min_size=1, max_size=20))
-def test_pixel_of_and_cell_of_undo_each_other(axis, pixels):
+def test_pixel_of_and_cell_of_are_inverse(axis, pixels):
     pixel = torch.tensor(pixels, dtype=torch.float64)
     assert torch.allclose(axis.pixel_of(axis.cell_of(pixel)), pixel, atol=1e-9)
     assert torch.allclose(axis.cell_of(axis.pixel_of(pixel)), pixel, atol=1e-9)
@@ -123,7 +123,7 @@ def test_interpolation_reproduces_a_linear_function_between_the_outer_centres(ax
 
 @settings(max_examples=150, deadline=None)
 @given(axes())
-def test_interpolation_reads_neighbouring_cells_with_shares_between_nought_and_one(axis):
+def test_interpolation_uses_neighbouring_cells_with_weights_between_zero_and_one(axis):
     taps = axis.taps()
     assert (taps.weight >= 0).all()
     assert (taps.weight <= 1).all()
@@ -140,7 +140,7 @@ def test_a_mirrored_image_has_mirrored_areas_and_extents(axis):
 
 
 @symmetric
-def test_a_mirrored_image_is_interpolated_mirrored(axis):
+def test_a_mirrored_image_has_a_mirrored_interpolation(axis):
     values = torch.rand(axis.cells, generator=torch.Generator().manual_seed(0))
     taps = axis.taps()
     there = torch.lerp(values[taps.low], values[taps.high], taps.weight)
@@ -148,14 +148,14 @@ def test_a_mirrored_image_is_interpolated_mirrored(axis):
     assert torch.allclose(there, back.flip(0), atol=1e-5)
 
 
-def test_the_example_of_two_cells_on_nine_pixels_is_as_computed_by_hand():
+def test_two_cells_over_nine_pixels_match_a_hand_computation():
     axis = Axis(2, 9, 8, 0)  # centres on pixels 0 and 8, meeting in the middle of pixel 4
     assert axis.extents_px().tolist() == [4.5, 4.5]
     assert torch.allclose(axis.area()[0], torch.tensor([1, 1, 1, 1, 0.5, 0, 0, 0, 0]) / 4.5)
     assert torch.allclose(axis.taps().weight, torch.arange(9) / 8)
 
 
-def test_centres_are_points_x_before_y_in_rows_and_columns():
+def test_centres_are_xy_points_by_row_and_column():
     grid = grid_over(33, 57, cells=(5, 8), stride_px=8, first_px=0)
     assert grid == Grid(Axis(5, 33, 8, 0), Axis(8, 57, 8, 0))
     assert grid.cells == 40
@@ -163,7 +163,7 @@ def test_centres_are_points_x_before_y_in_rows_and_columns():
     assert grid.centres()[2, 7].tolist() == [56, 16]
 
 
-def test_a_rescaled_grid_keeps_its_cells_and_takes_height_before_width():
+def test_a_rescaled_grid_keeps_its_cells():
     grid = grid_over(33, 57, cells=(5, 8), stride_px=8, first_px=0).rescaled(66, 171)
     assert (grid.y.pixels, grid.x.pixels, grid.cells) == (66, 171, 40)
     assert (grid.y.stride_px, grid.x.stride_px) == (16, 24)

@@ -1,4 +1,4 @@
-"""What a user may not read or write is named in one line. Root may everything, so these run as another user."""
+"""Missing permissions give one line that names the file. Root has all permissions, so commands run as another user."""
 
 import contextlib
 import io
@@ -21,23 +21,22 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def place():
-    """A folder that others may look into, with a clip, a mask and a run; tmp_path is closed to them."""
+def folder():
+    """A folder that other users may read, with a clip, a mask and a run; they may not read tmp_path."""
     folder = Path(tempfile.mkdtemp(prefix="timecycle-test-"))
     folder.chmod(0o755)
     world = small_world(frames=4)
     write_clip(folder / "clip.mp4", world)
     write_mask(folder / "first.png", world)
-    # Also imports all that is needed: another user may not be allowed to read the interpreter's packages.
-    assert (
-        main(["propagate", str(folder / "clip.mp4"), str(folder / "first.png"), "-o", str(folder / "run"), *FAST]) == 0
-    )
+    # This also imports everything: another user may not be allowed to read the interpreter's packages.
+    words = ["propagate", folder / "clip.mp4", folder / "first.png", "-o", folder / "run", *FAST]
+    assert main([str(word) for word in words]) == 0
     yield folder
     shutil.rmtree(folder)
 
 
 def as_nobody(*words: object) -> tuple[int, str]:
-    """Run a command as a user without rights; returns its exit code and what it said."""
+    """Run a command as a user without permissions; return its exit code and output."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -46,14 +45,14 @@ def as_nobody(*words: object) -> tuple[int, str]:
             os.setgroups([])
             os.setgid(NOBODY)
             os.setuid(NOBODY)
-            said = io.StringIO()
-            with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            output = io.StringIO()
+            with contextlib.redirect_stderr(output), contextlib.redirect_stdout(output):
                 code = main([str(word) for word in words])
-            os.write(writer, said.getvalue().encode())
+            os.write(writer, output.getvalue().encode())
         os._exit(code)
     os.close(writer)
-    with os.fdopen(reader) as said:
-        text = said.read()
+    with os.fdopen(reader) as pipe:
+        text = pipe.read()
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text
 
 
@@ -61,35 +60,43 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-@pytest.mark.parametrize("what", ["clip.mp4", "first.png"])
-def test_an_input_that_may_not_be_read_is_named(place, what):
-    (place / what).chmod(0o600)
-    (place / "open").mkdir(exist_ok=True)
-    (place / "open").chmod(0o777)
-    code, said = as_nobody("propagate", place / "clip.mp4", place / "first.png", "-o", place / "open/out", *FAST)
-    (place / what).chmod(0o644)
-    assert code == 2, said
-    assert what in said
-    assert "Traceback" not in said
+@pytest.mark.parametrize("name", ["clip.mp4", "first.png"])
+def test_an_unreadable_input_is_named(folder, name):
+    (folder / name).chmod(0o600)
+    (folder / "open").mkdir(exist_ok=True)
+    (folder / "open").chmod(0o777)
+    code, text = as_nobody("propagate", folder / "clip.mp4", folder / "first.png", "-o", folder / "open/out", *FAST)
+    (folder / name).chmod(0o644)
+    assert code == 2, text
+    assert name in text
+    assert "Traceback" not in text
 
 
-def test_an_output_that_may_not_be_written_is_named(place):
-    code, said = as_nobody("propagate", place / "clip.mp4", place / "first.png", "-o", place / "new", *FAST)
-    assert code == 2, said
-    assert str(place / "new") in said
-    assert "Traceback" not in said
+def test_an_unwritable_output_is_named(folder):
+    code, text = as_nobody("propagate", folder / "clip.mp4", folder / "first.png", "-o", folder / "new", *FAST)
+    assert code == 2, text
+    assert str(folder / "new") in text
+    assert "Traceback" not in text
 
 
 @pytest.mark.parametrize("command", ["check", "correct", "undo", "overwrite"])
-def test_somebody_elses_run_is_left_as_it_is(place, command):
+def test_a_run_of_another_user_is_left_unchanged(folder, command):
     words = {
-        "check": ("check", place / "run"),
-        "correct": ("correct", place / "run", f"2={place / 'first.png'}"),
-        "undo": ("correct", place / "run", "--undo"),
-        "overwrite": ("propagate", place / "clip.mp4", place / "first.png", "-o", place / "run", *FAST, "--overwrite"),
+        "check": ("check", folder / "run"),
+        "correct": ("correct", folder / "run", f"2={folder / 'first.png'}"),
+        "undo": ("correct", folder / "run", "--undo"),
+        "overwrite": (
+            "propagate",
+            folder / "clip.mp4",
+            folder / "first.png",
+            "-o",
+            folder / "run",
+            *FAST,
+            "--overwrite",
+        ),
     }
-    before = contents(place / "run")
-    code, said = as_nobody(*words[command])
-    assert code == 2, said
-    assert "Traceback" not in said
-    assert contents(place / "run") == before
+    before = contents(folder / "run")
+    code, text = as_nobody(*words[command])
+    assert code == 2, text
+    assert "Traceback" not in text
+    assert contents(folder / "run") == before

@@ -1,4 +1,4 @@
-"""What is given to others: an sdist with everything its own tests need, and licences for all that is in it."""
+"""The sdist: it has everything its tests need, and the licences of all its contents."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory) -> Path:
-    """The unpacked sdist of this tree."""
+    """Build and unpack the sdist of this tree."""
     for tool in ("build", "hatchling"):
         pytest.importorskip(tool)
     folder = tmp_path_factory.mktemp("sdist")
@@ -27,7 +27,7 @@ def sdist(tmp_path_factory) -> Path:
     return folder / archive.name.removesuffix(".tar.gz")
 
 
-def test_both_licences_are_named_and_packed(sdist):
+def test_sdist_names_and_contains_both_licences(sdist):
     metadata = message_from_string((sdist / "PKG-INFO").read_text())
     assert metadata["License-Expression"] == "Apache-2.0 AND CC-BY-NC-4.0"
     assert sorted(metadata.get_all("License-File")) == ["LICENSE", "LICENSE-WEIGHTS"]
@@ -38,7 +38,7 @@ def test_both_licences_are_named_and_packed(sdist):
 
 
 @pytest.mark.slow  # imports every test and all they import
-def test_the_tests_of_an_unpacked_sdist_can_all_be_collected(sdist):
+def test_all_tests_of_the_sdist_can_be_collected(sdist):
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"],
         cwd=sdist,

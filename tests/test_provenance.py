@@ -1,4 +1,4 @@
-"""A record says where it comes from, and nothing about whose machine it was."""
+"""Records name the commit and the kind of machine, but not the machine's name."""
 
 import platform
 import shutil
@@ -7,16 +7,16 @@ import sys
 from pathlib import Path
 
 import timecycle
-from timecycle.provenance import commit, machine
+from timecycle.runs.provenance import commit, machine
 
 
-def test_the_machine_is_described_without_names():
+def test_the_machine_is_described_without_its_name():
     described = machine()
     assert {"processor", "cores", "threads", "python", "torch", "system"} == set(described)
     assert platform.node() not in str(described)
 
 
-def test_a_checkout_gives_its_commit_and_says_when_it_was_changed(tmp_path):
+def test_the_commit_of_a_checkout_is_recorded_with_a_note_of_changes(tmp_path):
     root = tmp_path / "checkout"
     shutil.copytree(Path(timecycle.__file__).parent, root / "src" / "timecycle")
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(root)]
@@ -24,23 +24,23 @@ def test_a_checkout_gives_its_commit_and_says_when_it_was_changed(tmp_path):
     def run(*words: str) -> str:
         return subprocess.run([*git, *words], check=True, capture_output=True, text=True).stdout.strip()
 
-    def said() -> str:
-        code = "from timecycle.provenance import commit; print(commit())"
-        # Not where a bytecode folder would count as a change.
-        found = subprocess.run(
+    def recorded() -> str:
+        code = "from timecycle.runs.provenance import commit; print(commit())"
+        # -B, as a folder of bytecode would count as a change.
+        process = subprocess.run(
             [sys.executable, "-B", "-c", code], cwd=root / "src", check=True, capture_output=True, text=True
         )
-        return found.stdout.strip()
+        return process.stdout.strip()
 
-    assert said() == "none: not run from a checkout"
+    assert recorded() == "none: not run from a checkout"
     (root / ".gitignore").write_text("__pycache__\n")
     run("init", "-q")
     run("add", "-A")
     run("commit", "-qm", "all")
-    assert said() == run("rev-parse", "HEAD")
+    assert recorded() == run("rev-parse", "HEAD")
     (root / "src" / "timecycle" / "version.py").write_text('__version__ = "0"\n')
-    assert said() == run("rev-parse", "HEAD") + " with changes"
+    assert recorded() == run("rev-parse", "HEAD") + " with changes"
 
 
-def test_this_checkout_has_a_commit_or_says_that_there_is_none():
+def test_this_checkout_has_a_commit_or_none_is_recorded():
     assert len(commit().split()[0]) == 40 or commit().startswith("none")

@@ -1,6 +1,6 @@
-"""The public face: exactly these names, typed and documented, and importing them changes nothing.
+"""The public names: exactly this list, typed and documented, and importing them changes no global state.
 
-A name that vanishes breaks other people's programs, so the list is written down here and changed on purpose.
+Removing a name breaks programs of users, so every change of the list is deliberate.
 """
 
 import importlib.metadata
@@ -16,15 +16,15 @@ import pytest
 import timecycle
 
 PUBLIC = [
+    "ConfidenceConfig",
     "Coordinates",
     "Keypoints",
     "Masks",
     "Parts",
     "PropagateConfig",
-    "Propagation",
+    "Propagator",
     "Texture",
     "TimecycleError",
-    "TrustConfig",
     "__version__",
     "correspond",
     "from_pretrained",
@@ -66,7 +66,7 @@ print(json.dumps([name for name in before if before[name] != after[name]]))
 
 
 def python(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """A fresh interpreter that finds the package these tests test."""
+    """Run a fresh interpreter with this package on its path."""
     source = str(Path(timecycle.__file__).parents[1])
     path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
     return subprocess.run(
@@ -79,23 +79,23 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_public_names_are_these() -> None:
+def test_public_names_are_exactly_this_list() -> None:
     assert sorted(timecycle.__all__) == sorted(PUBLIC)
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_public_name_can_be_had_and_says_what_it_is(name: str) -> None:
-    thing = getattr(timecycle, name)
+def test_public_name_is_documented(name: str) -> None:
+    value = getattr(timecycle, name)
     if name == "__version__":
-        assert isinstance(thing, str)
+        assert isinstance(value, str)
         return
-    text = inspect.getdoc(thing) or ""
-    # A dataclass without a docstring is given its signature as one.
+    text = inspect.getdoc(value) or ""
+    # A dataclass without a docstring has its signature as one.
     assert text.strip()
     assert not text.startswith(f"{name}(")
 
 
-def test_names_are_listed_before_they_are_imported_and_others_are_refused() -> None:
+def test_names_are_listed_without_importing_torch() -> None:
     done = python(
         "-c", "import sys, timecycle; print(set(timecycle.__all__) <= set(dir(timecycle)), 'torch' in sys.modules)"
     )
@@ -104,17 +104,17 @@ def test_names_are_listed_before_they_are_imported_and_others_are_refused() -> N
         getattr(timecycle, "propagated")  # noqa: B009
 
 
-def test_types_are_shipped() -> None:
+def test_package_is_typed() -> None:
     assert importlib.resources.files("timecycle").joinpath("py.typed").is_file()
 
 
-def test_importing_changes_nothing_global() -> None:
+def test_importing_changes_no_global_state() -> None:
     done = python("-c", GLOBALS)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
 
 
-def test_version_is_told_by_the_command_line() -> None:
+def test_command_line_prints_the_version() -> None:
     done = python("-m", "timecycle", "--version")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["timecycle", timecycle.__version__]

@@ -1,4 +1,4 @@
-"""What the README says is true of the tree: its figures, its files, its commands."""
+"""The figures, links and commands in the README are correct."""
 
 import json
 import re
@@ -18,7 +18,7 @@ def measured(name):
     return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())["measured"]
 
 
-def test_figures_are_those_of_the_result_files():
+def test_figures_match_the_result_files():
     runs = measured("scale_memory")["runs"]
     short, long = (run for run in runs if run["height_px"] == 64)
     assert f"{short['peak_rss_mib']:.0f} MiB at {short['frames']} frames" in README
@@ -27,14 +27,14 @@ def test_figures_are_those_of_the_result_files():
 
 
 @pytest.mark.parametrize("page", ["README.md", *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))])
-def test_links_lead_somewhere(page):
+def test_links_point_to_existing_files(page):
     text = (ROOT / page).read_text()
     for target in re.findall(r"\]\(([^)#]+)\)", text):
         if not target.startswith("http"):
             assert (ROOT / page).parent.joinpath(target).exists(), target
 
 
-def test_every_preset_is_named():
+def test_every_preset_is_listed():
     assert all(f"| `{name}` |" in README for name in preset_names("propagate"))
 
 
@@ -43,8 +43,8 @@ def test_the_first_command_comes_early():
     assert next(i for i, line in enumerate(lines, start=1) if line.startswith("timecycle ")) <= 20
 
 
-def test_the_commands_are_understood(tmp_path, monkeypatch, capsys):
-    """Run where their files do not exist, each must fail for that reason and no other."""
+def test_commands_can_be_parsed(tmp_path, monkeypatch, capsys):
+    """Run in an empty folder, each command must fail because its files are missing, and for no other reason."""
     monkeypatch.chdir(tmp_path)
     commands = [
         line.partition("#")[0] for line in README.splitlines() if line.startswith(("timecycle p", "timecycle f"))

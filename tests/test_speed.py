@@ -1,4 +1,4 @@
-"""The benchmark of speed in small, with loose bounds: a regression shows."""
+"""A small run of benchmarks/speed.py with loose bounds, to detect regressions."""
 
 from functools import partial
 
@@ -19,15 +19,15 @@ def scene():
     return Scene(load_encoder("random-resnet18", device="cpu"), frames, Masks(world.mask(0)))
 
 
-@pytest.mark.slow  # real sizes, several rounds: less would measure the noise
-@pytest.mark.skipif(find_kernel().functions is None, reason="without the kernel there is no such promise")
-def test_carrying_labels_costs_little_more_than_encoding(scene):
+@pytest.mark.slow  # real sizes and several rounds, as fewer would measure noise
+@pytest.mark.skipif(find_kernel().functions is None, reason="the bound holds with the kernel only")
+def test_propagation_takes_less_than_twice_the_time_of_encoding(scene):
     config = propagate_config("fast")
     network = partial(bare, scene.encoder, prepared_frames(scene, config))
     measured = in_turns({"whole": partial(whole, scene, config)}, network, 3)
     assert measured["ratios"]["whole"] < 2
 
 
-def test_labels_are_those_of_float64(scene):
+def test_labels_equal_those_of_float64_matching(scene):
     few = Scene(scene.encoder, scene.frames[:6], scene.masks)
     assert measure_agreement(few)["same_pixels_worst_frame"] > 0.9999

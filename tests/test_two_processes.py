@@ -1,6 +1,6 @@
-"""A folder that another process writes to is left alone by every command that would write to it.
+"""Commands refuse an output folder that another process is using.
 
-Two processes of `bulk` on one output share the work instead: tests/scale/test_bulk.py.
+Two `bulk` processes with one output folder share the work instead: tests/scale/test_bulk.py.
 """
 
 import subprocess
@@ -47,7 +47,7 @@ def words_of(command: str, inputs: Path, out: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("command", ["propagate", "resume", "correct", "undo", "check", "train", "pack"])
-def test_a_folder_in_use_is_refused_and_not_touched(inputs, tmp_path, capsys, command):
+def test_a_folder_in_use_is_refused_and_left_unchanged(inputs, tmp_path, capsys, command):
     out = tmp_path / "out"
     if command not in ("train", "pack"):
         assert main(words_of("propagate", inputs, out)) == 0
@@ -62,9 +62,9 @@ def test_a_folder_in_use_is_refused_and_not_touched(inputs, tmp_path, capsys, co
         assert holder.stdout.readline() == "held\n"
         capsys.readouterr()
         code = main(words_of(command, inputs, out))
-        said = capsys.readouterr().err
+        error = capsys.readouterr().err
         holder.communicate()
     assert (code, contents(out)) == (2, before)
-    assert "is in use by another run" in said
-    if command != "train":  # which would learn for minutes
-        assert main(words_of(command, inputs, out)) in (0, 1)  # and once the other process has ended
+    assert "is in use by another run" in error
+    if command != "train":  # which would run for minutes
+        assert main(words_of(command, inputs, out)) in (0, 1)  # after the other process has ended

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from timecycle.evaluation.davis import CLIPS
+from timecycle.evaluation.protocols.davis import CLIPS
 from timecycle.synthetic import World, WorldConfig, make_world
 
 

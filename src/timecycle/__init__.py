@@ -1,6 +1,6 @@
-"""Carry the labels of one frame through the whole video. These are the public names; nothing else is promised.
+"""Propagate the annotations of a few frames through the whole video. Only the names listed here are public.
 
-They are imported when they are first asked for: torch takes seconds, and the command line can be interrupted meanwhile.
+They are imported at first use: importing torch takes seconds, and the command line must react to Ctrl-C meanwhile.
 """
 
 from importlib import import_module
@@ -11,25 +11,25 @@ from timecycle.version import __version__
 
 if TYPE_CHECKING:
     from timecycle.api import correspond, propagate, propagate_to_folder
+    from timecycle.confidence.fusion import ConfidenceConfig
     from timecycle.config import propagate_config
     from timecycle.labels import Coordinates, Keypoints, Masks, Parts, Texture
     from timecycle.model.pretrained import from_pretrained, save_pretrained
     from timecycle.model.registry import load_encoder
-    from timecycle.propagation.confidence import TrustConfig
+    from timecycle.propagation.propagator import Propagator
     from timecycle.propagation.settings import PropagateConfig
-    from timecycle.propagation.state import Propagation
     from timecycle.video import open_video
 
 __all__ = [
+    "ConfidenceConfig",
     "Coordinates",
     "Keypoints",
     "Masks",
     "Parts",
     "PropagateConfig",
-    "Propagation",
+    "Propagator",
     "Texture",
     "TimecycleError",
-    "TrustConfig",
     "__version__",
     "correspond",
     "from_pretrained",
@@ -41,15 +41,15 @@ __all__ = [
     "save_pretrained",
 ]
 
-_HOMES = {
+_MODULES = {
+    "ConfidenceConfig": "confidence.fusion",
     "Coordinates": "labels",
     "Keypoints": "labels",
     "Masks": "labels",
     "Parts": "labels",
     "PropagateConfig": "propagation.settings",
-    "Propagation": "propagation.state",
+    "Propagator": "propagation.propagator",
     "Texture": "labels",
-    "TrustConfig": "propagation.confidence",
     "correspond": "api",
     "from_pretrained": "model.pretrained",
     "load_encoder": "model.registry",
@@ -62,10 +62,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name."""
-    if name not in _HOMES:
+    """Import a public name at its first use."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     return globals()[name]
 
 

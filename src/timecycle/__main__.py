@@ -1,12 +1,12 @@
-"""`python -m timecycle`, and the command `timecycle`, are the command line."""
+"""The entry point of `python -m timecycle` and of the command `timecycle`."""
 
 import sys
 
 
 def main() -> int:
-    """Run the command line; Ctrl-C ends it in one line at any time."""
+    """Run the command line; Ctrl-C prints one line at any time, also during imports."""
     try:
-        from timecycle.cli import main as run  # noqa: PLC0415, here: torch takes seconds, in which people change their mind
+        from timecycle.cli import main as run  # noqa: PLC0415, here: importing torch takes seconds
 
         return run()
     except KeyboardInterrupt:

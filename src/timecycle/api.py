@@ -1,4 +1,4 @@
-"""The verbs: what the command line offers, for Python."""
+"""The Python API: the commands of the command line as functions."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from typing import TypeVar, overload
 import numpy as np
 from jaxtyping import UInt8
 
-from timecycle import runs
+from timecycle.confidence.fusion import ConfidenceConfig
 from timecycle.errors import OutputError
 from timecycle.files import atomic_write, make_folder
 from timecycle.inputs import (
@@ -19,22 +19,22 @@ from timecycle.inputs import (
     as_config,
     as_encoder,
     as_labels,
-    encoder_word,
+    encoder_reference,
 )
 from timecycle.labels import Labels, Masks
 from timecycle.labels.names import check_names, names_of
-from timecycle.outputs import LabelFiles
 from timecycle.propagation import flow
-from timecycle.propagation.confidence import TrustConfig
 from timecycle.propagation.flow import Correspondence
-from timecycle.propagation.propagate import LabelledFrame, check_labels, space_of
-from timecycle.propagation.propagate import propagate as stream
 from timecycle.propagation.settings import PropagateConfig
+from timecycle.propagation.video import LabelledFrame, check_labels, space_of
+from timecycle.propagation.video import propagate as stream
 from timecycle.render import Captioned, arrows, match_lines, save_picture, side_by_side
+from timecycle.runs import run as runs
+from timecycle.runs.outputs import LabelFiles
 from timecycle.video import Frame, Video, open_video
 from timecycle.video.frame import rgb_of
 
-_TRUST = TrustConfig()
+_CONFIDENCE = ConfidenceConfig()
 
 LabelsT = TypeVar("LabelsT", bound=Labels)
 VideoLike = Video | str | Path | np.ndarray
@@ -48,7 +48,7 @@ def propagate(
     *,
     encoder: EncoderLike | None = None,
     config: ConfigLike | None = None,
-    trust: TrustConfig | None = _TRUST,
+    confidence: ConfidenceConfig | None = _CONFIDENCE,
 ) -> Iterator[LabelledFrame[LabelsT]]: ...
 
 
@@ -59,7 +59,7 @@ def propagate(
     *,
     encoder: EncoderLike | None = None,
     config: ConfigLike | None = None,
-    trust: TrustConfig | None = _TRUST,
+    confidence: ConfidenceConfig | None = _CONFIDENCE,
 ) -> Iterator[LabelledFrame[Masks]]: ...
 
 
@@ -70,7 +70,7 @@ def propagate(
     *,
     encoder: EncoderLike | None = None,
     config: ConfigLike | None = None,
-    trust: TrustConfig | None = _TRUST,
+    confidence: ConfidenceConfig | None = _CONFIDENCE,
 ) -> Iterator[LabelledFrame]: ...
 
 
@@ -80,20 +80,22 @@ def propagate(
     *,
     encoder: EncoderLike | None = None,
     config: ConfigLike | None = None,
-    trust: TrustConfig | None = _TRUST,
+    confidence: ConfidenceConfig | None = _CONFIDENCE,
 ) -> Iterator[LabelledFrame]:
-    """Every frame of the video with its labels, in order, as soon as they are known.
+    """Propagate labels through a video; yield every frame with its labels, in order.
 
-    `labels` maps frame numbers (from 0) to labels of one kind: Masks, Parts, Keypoints, Texture or Coordinates; files
-    of labels and arrays of object ids are taken for what they hold. `encoder` may be a name or a path, `config` the
-    name of a preset. Every frame says how far to trust it (`confidence`) unless `trust` is None. Memory does not grow
-    with the video, and a video that is given as a path is closed with the stream.
+    `labels` maps frame indexes (from 0) to labels of one kind: Masks, Parts, Keypoints, Texture or Coordinates, label
+    files, or arrays of object ids. `encoder` may be a name or a path, `config` the name of a preset. Every frame has a
+    `confidence` unless `trust` is None. Memory does not grow with the length of the video. A video given as a path is
+    closed when the iterator ends.
     """
-    with _opened(video) as source:  # opens again with the first frame: a stream that is never begun holds nothing open
-        # Now, not when the first frame is asked for.
-        annotated = check_labels(source, as_labels(labels, source.numbers, source.size.shape))
-        frames = stream(source, annotated, encoder=as_encoder(encoder), config=as_config(config), trust=trust)
-    return _closing(video, source, frames)
+    with _opened(video) as source:  # closed here and opened again at the first frame: an unused iterator holds no file
+        # Errors in the labels are raised by this call, not at the first frame.
+        annotations = check_labels(source, as_labels(labels, source.numbers, source.size.shape))
+        frames = stream(
+            source, annotations, encoder=as_encoder(encoder), config=as_config(config), confidence=confidence
+        )
+    return _close_after(video, source, frames)
 
 
 def propagate_to_folder(
@@ -103,33 +105,32 @@ def propagate_to_folder(
     *,
     encoder: EncoderLike | None = None,
     config: ConfigLike | None = None,
-    trust: TrustConfig | None = _TRUST,
+    confidence: ConfidenceConfig | None = _CONFIDENCE,
     names: Mapping[int, str] | None = None,
     label_files: LabelFiles = "palette",
     resume: bool = False,
     overwrite: bool = False,
     progress: runs.Progress | None = None,
-) -> runs.Finished:
-    """Propagate the labels through the video; write them, their confidence, an overlay video and a record of the run.
+) -> runs.RunResult:
+    """Propagate labels through a video; write labels, confidence, an overlay video and a record of the run to a folder.
 
-    `names` says what objects are called, by id, in tables and pictures. `label_files` "grey" writes masks as plain grey
-    PNGs whose values are the ids.
+    `names` maps object ids to the names in tables and pictures. `label_files` "grey" writes masks as grey PNGs whose
+    values are the ids.
     """
     with _opened(video) as source:
-        annotated = check_labels(
-            source, as_labels(labels, source.numbers, source.size.shape)
-        )  # before weights are loaded
-        task = runs.Task(
+        # Labels are checked before weights are loaded.
+        annotations = check_labels(source, as_labels(labels, source.numbers, source.size.shape))
+        spec = runs.RunSpec(
             video=source,
-            labels=annotated,
+            labels=annotations,
             encoder=as_encoder(encoder),
             config=as_config(config),
-            trust=trust,
-            names=names_of(space_of(annotated).objects, {}, check_names(names or {})),
+            confidence=confidence,
+            names=names_of(space_of(annotations).objects, {}, check_names(names or {})),
             label_files=label_files,
             origin=_origin(video, encoder),
         )
-        return runs.run(task, Path(folder), resume=resume, overwrite=overwrite, progress=progress)
+        return runs.run(spec, Path(folder), resume=resume, overwrite=overwrite, progress=progress)
 
 
 def correspond(
@@ -139,13 +140,13 @@ def correspond(
     encoder: EncoderLike | None = None,
     config: ConfigLike | None = None,
 ) -> Correspondence:
-    """Where everything in image `a` is found in image `b`: dense flow in pixels, at the size of `a`.
+    """Compute dense correspondence from image `a` to image `b`: flow in pixels, at the size of `a`.
 
-    Of the settings only the image's size, the window for labelled frames and its shape matter; without settings the
-    whole of `b` is searched.
+    Only the settings `image_size_px`, `square`, `anchor_window_px` and `window_shape` matter; by default all of `b` is
+    searched.
     """
     settings = as_config(config, default=PropagateConfig(anchor_window_px=None))
-    return flow.correspond(_pixels(a), _pixels(b), encoder=as_encoder(encoder), config=settings)
+    return flow.correspond(rgb_of(a), rgb_of(b), encoder=as_encoder(encoder), config=settings)
 
 
 def flow_to_folder(
@@ -157,50 +158,50 @@ def flow_to_folder(
     config: ConfigLike | None = None,
     overwrite: bool = False,
 ) -> Correspondence:
-    """Write flow.npy, warp.png, arrows.png and matches.png of the correspondence from `a` to `b`.
+    """Write the correspondence from `a` to `b` as flow.npy, warp.png, arrows.png and matches.png.
 
-    The last two show only matches that are forward-backward consistent and move with those around them; flow.npy has
-    all.
+    flow.npy has all matches; arrows.png and matches.png show only those that are forward-backward consistent and move
+    with their neighbours.
     """
     target = make_folder(Path(folder))
     for name in ("flow.npy", "warp.png", "arrows.png", "matches.png"):
         if (target / name).exists() and not overwrite:
             raise OutputError(
-                f"{target / name} is there already", remedy="choose another folder with -o, or pass --overwrite"
+                f"{target / name} already exists", remedy="choose another folder with -o, or pass --overwrite"
             )
     encoder = as_encoder(encoder)
-    found = correspond(a, b, encoder=encoder, config=config)
-    image_a, image_b = _pixels(a), _pixels(b)
+    forward = correspond(a, b, encoder=encoder, config=config)
+    image_a, image_b = rgb_of(a), rgb_of(b)
     with atomic_write(target / "flow.npy") as file:
-        np.save(file, found.flow)
-    warped = flow.warp(image_b, found.flow)
+        np.save(file, forward.flow)
+    warped = flow.warp(image_b, forward.flow)
     save_picture(
         target / "warp.png",
         side_by_side(
             [Captioned(image_a, "A"), Captioned(warped, "B warped to A by the flow"), Captioned(image_b, "B")]
         ),
     )
-    sure = flow.consistent(found, correspond(b, a, encoder=encoder, config=config))
-    save_picture(target / "arrows.png", arrows(image_a, found.flow, sure=flow.at_pixels(sure, found)))
-    save_picture(target / "matches.png", match_lines(image_a, image_b, found.start, found.end, sure=sure))
-    return found
+    consistent = flow.consistent(forward, correspond(b, a, encoder=encoder, config=config))
+    save_picture(target / "arrows.png", arrows(image_a, forward.flow, reliable=flow.at_pixels(consistent, forward)))
+    save_picture(target / "matches.png", match_lines(image_a, image_b, forward.start, forward.end, reliable=consistent))
+    return forward
 
 
 def _origin(video: VideoLike, encoder: EncoderLike | None) -> runs.Origin | None:
-    """So that `correct` finds the video again; an array or an encoder of the caller's own cannot be found."""
-    word, path, fps = encoder_word(encoder), video, None
+    """Record where video and encoder come from, so that `correct` can load them; None for arrays, custom encoders."""
+    name, path, fps = encoder_reference(encoder), video, None
     if isinstance(video, Video):
-        path, fps = video.name, video.given_fps
+        path, fps = video.name, video.assumed_fps
         if not Path(path).exists():
             return None
-    if not isinstance(path, str | Path) or word is None:
+    if not isinstance(path, str | Path) or name is None:
         return None
-    return runs.Origin(video=str(Path(path).absolute()), fps=fps, encoder=word, device="auto", precision="fp32")
+    return runs.Origin(video=str(Path(path).absolute()), fps=fps, encoder=name, device="auto", precision="fp32")
 
 
 @contextmanager
 def _opened(video: VideoLike) -> Iterator[Video]:
-    """The video; what is opened here is closed here, what was passed open stays open."""
+    """Open the video and close it at the end; a video that was passed open stays open."""
     if isinstance(video, Video):
         yield video
         return
@@ -208,14 +209,10 @@ def _opened(video: VideoLike) -> Iterator[Video]:
         yield source
 
 
-def _closing(video: VideoLike, source: Video, frames: Iterator[LabelledFrame]) -> Iterator[LabelledFrame]:
-    """The frames; a source that was opened for them is closed when they end, fail or are not wanted any more."""
+def _close_after(video: VideoLike, source: Video, frames: Iterator[LabelledFrame]) -> Iterator[LabelledFrame]:
+    """Yield the frames; close a source that was opened for them when they end, fail or are abandoned."""
     try:
         yield from frames
     finally:
         if source is not video:
             source.close()
-
-
-def _pixels(image: ImageLike) -> UInt8[np.ndarray, "height width 3"]:
-    return rgb_of(image)

@@ -1,4 +1,4 @@
-"""Settings from presets (TOML) and NAME=VALUE overrides; unknown names and wrong types are refused with advice."""
+"""Settings from presets (TOML) and NAME=VALUE overrides; unknown names and wrong types are refused with a remedy."""
 
 import copy
 import dataclasses
@@ -18,33 +18,37 @@ Config = TypeVar("Config")
 
 
 def propagate_config(preset: str = "default", overrides: Sequence[str] = ()) -> PropagateConfig:
-    """The settings of a propagation preset, changed by NAME=VALUE pairs (`window_px=none` for no window)."""
-    given = [overrides] if isinstance(overrides, str) else overrides  # one pair alone is meant as one
-    return build(PropagateConfig, _changed(read_preset("propagate", preset), given))
+    """Read the settings of a propagation preset and change them by NAME=VALUE pairs, as `neighbours=5`."""
+    pairs = [overrides] if isinstance(overrides, str) else overrides  # a single pair
+    return build(PropagateConfig, _override(read_preset("propagate", preset), pairs))
 
 
 def train_config(preset: str = "small", overrides: Sequence[str] = ()) -> TrainConfig:
-    """The settings of a training preset, changed by NAME=VALUE pairs (`optimizer.rate=1e-3`, `walks.dropout=0`)."""
-    return build(TrainConfig, _changed(read_preset("train", preset), overrides))
+    """Read the settings of a training preset and change them by NAME=VALUE pairs, as `optimizer.learning_rate=1e-3`."""
+    return build(TrainConfig, _override(read_preset("train", preset), overrides))
 
 
-def preset_names(verb: str) -> list[str]:
-    """The presets there are for a verb."""
-    folder = resources.files("timecycle.presets") / verb
+def preset_names(command: str) -> list[str]:
+    """List the presets of a command."""
+    folder = resources.files("timecycle.presets") / command
     return sorted(item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml"))
 
 
-def read_preset(verb: str, name: str) -> dict[str, Any]:
-    """The settings written in a preset."""
-    names = preset_names(verb)
+def preset_text(command: str, name: str) -> str:
+    """Read the TOML file of a preset."""
+    names = preset_names(command)
     if name not in names:
-        raise SettingsError(f"there is no {verb} preset {name!r}", remedy=f"choose one of {', '.join(names)}")
-    text = (resources.files("timecycle.presets") / verb / f"{name}.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+        raise SettingsError(f"there is no {command} preset {name!r}", remedy=f"choose one of {', '.join(names)}")
+    return (resources.files("timecycle.presets") / command / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def read_preset(command: str, name: str) -> dict[str, Any]:
+    """Read the settings of a preset."""
+    return tomllib.loads(preset_text(command, name))
 
 
 def build(config: type[Config], values: dict[str, Any]) -> Config:
-    """A config dataclass from names and values, which may be text; `none` stands for None."""
+    """Build a config dataclass from names and values, which may be text; `none` stands for None."""
     hints = typing.get_type_hints(config)
     known = [field.name for field in dataclasses.fields(config)]  # type: ignore[arg-type]
     for name in values:
@@ -55,19 +59,19 @@ def build(config: type[Config], values: dict[str, Any]) -> Config:
     return config(**{name: _convert(name, value, hints[name]) for name, value in values.items()})
 
 
-def _changed(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """The values with each override put where its dotted name says."""
+def _override(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """Copy the values and set each override at its dotted name."""
     changed = copy.deepcopy(values)
     for pair in overrides:
         name, value = _split(pair)
         *tables, last = name.split(".")
         table = changed
-        for number, part in enumerate(tables, start=1):
-            table = table.setdefault(part, {})
+        for depth, key in enumerate(tables, start=1):
+            table = table.setdefault(key, {})
             if not isinstance(table, dict):
-                whole = ".".join(tables[:number])
+                parent = ".".join(tables[:depth])
                 raise SettingsError(
-                    f"{whole} has no part {name.removeprefix(f'{whole}.')!r}", remedy=f"set {whole}=VALUE"
+                    f"{parent} has no setting {name.removeprefix(f'{parent}.')!r}", remedy=f"set {parent}=VALUE"
                 )
         table[last] = value
     return changed
@@ -87,7 +91,7 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
     kind = next(option for option in options if option is not type(None))
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         if not isinstance(value, dict):
-            raise SettingsError(f"{name} is {value!r}", remedy=f"set its parts, for example {name}.NAME=VALUE")
+            raise SettingsError(f"{name} is {value!r}", remedy=f"set one of its settings: {name}.NAME=VALUE")
         return build(kind, value)
     if typing.get_origin(kind) is tuple:
         return _convert_tuple(name, value, typing.get_args(kind))
@@ -108,8 +112,8 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
 
 
 def _convert_tuple(name: str, value: Any, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
-    # In presets they stand in brackets, so on the command line they may too.
-    parts = value.strip("[]").split(",") if isinstance(value, str) else value
-    if not isinstance(parts, list | tuple) or len(parts) != len(kinds):
-        raise SettingsError(f"{name} is {value!r}", remedy=f"give {len(kinds)} values, parted by commas")
-    return tuple(_convert(name, part, kind) for part, kind in zip(parts, kinds, strict=True))
+    # Presets write tuples in brackets, so the command line accepts them too.
+    items = value.strip("[]").split(",") if isinstance(value, str) else value
+    if not isinstance(items, list | tuple) or len(items) != len(kinds):
+        raise SettingsError(f"{name} is {value!r}", remedy=f"give {len(kinds)} values, separated by commas")
+    return tuple(_convert(name, item, kind) for item, kind in zip(items, kinds, strict=True))

@@ -1,4 +1,4 @@
-"""Everything on a small made-up clip, in under a minute, with nothing downloaded."""
+"""The demo: propagate every kind of label through a small synthetic clip, in under a minute, without downloads."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,21 +17,19 @@ from timecycle.video import Size, VideoWriter, open_video
 
 _WORLD = WorldConfig(height_px=240, width_px=320, frames=40, seed=0)
 _NAMES = {1: "disc", 2: "box", 3: "star"}
-_LATE = 30  # by this frame the third object has come into view: it is drawn here
-
-Say = Callable[[str], None]
+_LATE = 30  # on this frame the third object is in view, and is annotated
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """Where things are, and how well they fit the clip's known truth."""
+    """The folder of the results, and their accuracy against the clip's ground truth."""
 
     folder: Path
     mean_iou: float  # over objects and frames on which the object is visible
 
 
-def run_demo(folder: Path, *, encoder: Encoder, say: Say) -> DemoResult:
-    """Make a clip, carry masks, points, stripes and coordinates through it, and find flow between two frames."""
+def run_demo(folder: Path, *, encoder: Encoder, say: Callable[[str], None]) -> DemoResult:
+    """Write a clip, propagate masks, keypoints, texture and coordinates through it, and compute flow of two frames."""
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "masks" / "run.json").is_file():
         raise OutputError(f"{folder} holds other things than a demo", remedy="choose a new folder with -o")
     world = make_world(_WORLD)
@@ -40,13 +38,13 @@ def run_demo(folder: Path, *, encoder: Encoder, say: Say) -> DemoResult:
     first = Masks(world.mask(0))
     tasks: dict[str, dict[int, Labels]] = {
         "masks": {0: first, _LATE: late},
-        "keypoints": {0: _truth(world, 0)},
+        "keypoints": {0: _keypoints(world, 0)},
         "texture": {0: striped(first)},
         "coordinates": {0: Coordinates.of_image(_WORLD.height_px, _WORLD.width_px)},
     }
     config = propagate_config("fast")
     for name, labels in tasks.items():
-        say(f"carrying {name} through {len(world)} frames -> {folder / name}")
+        say(f"propagating {name} through {len(world)} frames -> {folder / name}")
         names = _NAMES if name == "masks" else None
         propagate_to_folder(clip, labels, folder / name, encoder=encoder, config=config, names=names, overwrite=True)
     say(f"matching frame 0 with frame 5 -> {folder / 'flow'}")
@@ -63,7 +61,7 @@ def _write_clip(path: Path, world: World) -> Path:
     return path
 
 
-def _truth(world: World, t: int) -> Keypoints:
+def _keypoints(world: World, t: int) -> Keypoints:
     points = world.keypoints(t)
     return Keypoints(points.names, points.xy, points.visible)
 
@@ -71,10 +69,10 @@ def _truth(world: World, t: int) -> Keypoints:
 def _mean_iou(world: World, labels: Path) -> float:
     scores = []
     for t in range(len(world)):
-        truth, found = world.mask(t), Masks.read(labels / f"{t:05d}.png").ids
+        ground_truth, propagated = world.mask(t), Masks.read(labels / f"{t:05d}.png").ids
         for identity in world.ids:
-            if (truth == identity).any():
-                both = ((truth == identity) & (found == identity)).sum()
-                either = ((truth == identity) | (found == identity)).sum()
+            if (ground_truth == identity).any():
+                both = ((ground_truth == identity) & (propagated == identity)).sum()
+                either = ((ground_truth == identity) | (propagated == identity)).sum()
                 scores.append(both / either)
     return float(np.mean(scores))

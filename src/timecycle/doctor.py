@@ -1,4 +1,4 @@
-"""What is installed, what is missing, and what this machine will run on."""
+"""Checks of the installation and the machine, for `timecycle doctor`."""
 
 import importlib.metadata
 import importlib.util
@@ -8,27 +8,27 @@ from dataclasses import dataclass
 import av
 import torch
 
-from timecycle.cores import multiplies_bf16, usable_cores
+from timecycle.concurrency import supports_bf16, usable_cores
 from timecycle.errors import WeightsError
 from timecycle.kernel.library import find_kernel
+from timecycle.model.bundled import find_bundled, verify_weights
 from timecycle.model.inference import pick_device
 from timecycle.model.registry import DEFAULT_ENCODER
-from timecycle.model.shipped import find_shipped, verify_weights
 from timecycle.version import __version__
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report; `remedy` says what to do where something is not `fine`."""
+    """One line of the report; `remedy` says what to do where `ok` is False."""
 
-    what: str
+    name: str
     value: str
-    fine: bool = True
+    ok: bool = True
     remedy: str = ""
 
 
-def examine() -> list[Finding]:
-    """Everything worth knowing before a run, or in a bug report."""
+def run_checks() -> list[Finding]:
+    """Return versions, devices, threads and optional parts: what helps before a run or in a bug report."""
     return [
         Finding("timecycle", __version__),
         Finding("Python", f"{platform.python_version()} on {platform.platform(terse=True)}"),
@@ -47,22 +47,22 @@ def examine() -> list[Finding]:
 
 def _weights() -> Finding:
     try:
-        path = find_shipped(DEFAULT_ENCODER)
+        path = find_bundled(DEFAULT_ENCODER)
         if path is None:
-            raise WeightsError("the package came without them", remedy="install timecycle again from its wheel")
+            raise WeightsError("they are not in the package", remedy="install timecycle again from its wheel")
         verify_weights(path)
     except WeightsError as error:
         return Finding("weights", f"{DEFAULT_ENCODER}: {error.problem}", False, error.remedy)
-    return Finding("weights", f"{path.stem}, {path.stat().st_size / 1e6:.1f} MB, whole")
+    return Finding("weights", f"{path.stem}, {path.stat().st_size / 1e6:.1f} MB, verified")
 
 
 def _devices() -> list[Finding]:
-    found = [Finding("device auto", str(pick_device("auto")))]
+    findings = [Finding("device auto", str(pick_device("auto")))]
     if torch.cuda.is_available():
-        found.append(Finding("cuda", torch.cuda.get_device_name()))
+        findings.append(Finding("cuda", torch.cuda.get_device_name()))
     if torch.backends.mps.is_available():
-        found.append(Finding("mps", "available"))
-    return found
+        findings.append(Finding("mps", "available"))
+    return findings
 
 
 def _threads() -> Finding:
@@ -72,7 +72,7 @@ def _threads() -> Finding:
             "threads",
             f"{used} on {cores} usable cores",
             False,
-            f"set OMP_NUM_THREADS={cores}: too many are slower",
+            f"set OMP_NUM_THREADS={cores}: more threads than cores are slower",
         )
     return Finding("threads", f"{used} on {cores} usable cores")
 
@@ -81,13 +81,13 @@ def _kernel() -> Finding:
     kernel = find_kernel()
     if kernel.functions is None:
         return Finding("matching", f"in torch: {kernel.reason}", not kernel.remedy, kernel.remedy)
-    return Finding("matching", f"compiled kernel, {kernel.form}, where features are on the CPU")
+    return Finding("matching", f"compiled kernel ({kernel.variant}) for features on the CPU")
 
 
 def _bf16() -> Finding:
-    if multiplies_bf16():
-        return Finding("bf16", "this processor multiplies it: --precision auto is faster")
-    return Finding("bf16", "this processor is not known to multiply it: fp32 is faster")
+    if supports_bf16():
+        return Finding("bf16", "this processor supports it: --precision auto is faster")
+    return Finding("bf16", "no known support by this processor: fp32 is faster")
 
 
 def _video_encoder() -> Finding:

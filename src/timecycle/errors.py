@@ -1,8 +1,8 @@
-"""One family of errors: each names the problem, the place and the remedy, on one line."""
+"""The errors of this package: each states the problem, where it is and a remedy, on one line."""
 
 
 class TimecycleError(Exception):
-    """Anything a user can mend: `problem` says what is wrong and where, `remedy` what to do about it."""
+    """An error that a user can fix: `problem` says what is wrong and where, `remedy` what to do about it."""
 
     def __init__(self, problem: str, *, remedy: str) -> None:
         super().__init__(f"{problem}; {remedy}")
@@ -10,7 +10,7 @@ class TimecycleError(Exception):
         self.remedy = remedy
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Exceptions cross process borders by calling the class again, which needs the keyword.
+        # Unpickling calls the class with positional arguments, but `remedy` is a keyword.
         return _rebuild, (type(self), self.problem, self.remedy)
 
 
@@ -19,7 +19,7 @@ class VideoError(TimecycleError):
 
 
 class LabelError(TimecycleError):
-    """Labels do not fit the video, or cannot be read without guessing."""
+    """Labels do not fit the video, or are ambiguous."""
 
 
 class WeightsError(TimecycleError):
@@ -27,7 +27,7 @@ class WeightsError(TimecycleError):
 
 
 class SettingsError(TimecycleError):
-    """A setting does not exist or its value makes no sense."""
+    """A setting does not exist or has an invalid value."""
 
 
 class OutputError(TimecycleError):
@@ -35,27 +35,27 @@ class OutputError(TimecycleError):
 
 
 class InUseError(OutputError):
-    """Another living process works on it."""
+    """Another running process is using the output."""
 
 
 class ShortageError(TimecycleError):
-    """The machine lacks memory, open files, threads or disk space: no video is to blame for it."""
+    """The machine lacks memory, open files, threads or disk space; no video is at fault."""
 
 
 class StoreError(TimecycleError):
-    """A folder or object store does not hold or give what it should."""
+    """A folder or object store cannot be read or written as asked."""
 
 
 class MissingError(StoreError):
-    """A folder or object store does not hold it."""
+    """A folder or object store lacks an object."""
 
 
 class DamagedError(StoreError):
-    """What a folder or object store holds is not what was put there."""
+    """An object in a folder or object store is not what was written."""
 
 
 def first_line(error: BaseException) -> str:
-    """What another library says, without its advice."""
+    """Return the first line of another library's error text, without its advice."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 

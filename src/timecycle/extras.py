@@ -1,4 +1,4 @@
-"""Optional dependencies: used where they are installed, and asked for by name where they are not."""
+"""Optional dependencies, imported on first use."""
 
 import importlib
 from types import ModuleType
@@ -6,8 +6,8 @@ from types import ModuleType
 from timecycle.errors import SettingsError
 
 
-def need(module: str, *, extra: str) -> ModuleType:
-    """The imported module, or the line that installs it: `extra` names the group of dependencies it belongs to."""
+def import_extra(module: str, *, extra: str) -> ModuleType:
+    """Import a module of the optional dependencies `extra`; SettingsError says how to install it if it is missing."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

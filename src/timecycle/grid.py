@@ -1,4 +1,4 @@
-"""The feature grid: which pixels a cell looks at. Every conversion between pixels and cells is here.
+"""The feature grid: all conversions between pixels and feature cells.
 
 Points are (x, y) with pixel centres at integers; arrays are indexed [y, x]. Cell `c` of an axis is centred on
 pixel `first_px + c * stride_px`: `first_px` is 0 for a ResNet with the usual padding and (p - 1) / 2 for a
@@ -15,7 +15,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a grid: `cells` cells over an image `pixels` long."""
+    """One axis of a grid: `cells` feature cells over an image of `pixels` pixels."""
 
     cells: int
     pixels: int
@@ -23,7 +23,7 @@ class Axis:
     first_px: float
 
     def rescaled(self, pixels: int) -> "Axis":
-        """The same cells over the same picture drawn `pixels` long (pixel edges, not centres, keep their place)."""
+        """Return the axis over the same image resized to `pixels` pixels, with its outer pixel edges aligned."""
         scale = pixels / self.pixels
         return replace(
             self,
@@ -33,34 +33,34 @@ class Axis:
         )
 
     def pixel_of(self, cell: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """The pixel a (fractional) cell is centred on."""
+        """Return the pixel on which a (fractional) cell is centred."""
         return self.first_px + cell * self.stride_px
 
     def cell_of(self, pixel: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """The (fractional) cell centred on a pixel; outside the grid beyond its first and last centre."""
+        """Return the (fractional) cell centred on a pixel, unclamped beyond the first and last centre."""
         return (pixel - self.first_px) / self.stride_px
 
     def area(self) -> Float[Tensor, "cells pixels"]:
-        """For every cell, the share of its own extent that each pixel covers; rows sum to one.
+        """Return the fraction of each cell's extent that each pixel covers; rows sum to one.
 
-        Cells meet half-way between centres and the outer cells reach to the border, so that together they
-        tile the image: no pixel is lost and none is counted twice.
+        Cells meet half-way between centres and the outer cells extend to the border. Together they tile the image: no
+        pixel is lost and none is counted twice.
         """
         return _area(self)
 
     def extents_px(self) -> Float[Tensor, " cells"]:
-        """How many pixels long each cell is; they add up to the length of the image."""
+        """Return the length of each cell in pixels; the lengths add up to the length of the image."""
         edges = _edges(self)
         return edges[1:] - edges[:-1]
 
     def taps(self) -> "Taps":
-        """Linear interpolation from cells to every pixel; pixels beyond the outer centres take the outer cell."""
+        """Return the interpolation from cells to every pixel; pixels beyond the outer centres take the outer cell."""
         return _taps(self)
 
 
 @dataclass(frozen=True)
 class Taps:
-    """Pixel p reads (1 - weight[p]) * cell[low[p]] + weight[p] * cell[high[p]]."""
+    """Linear interpolation: pixel p is (1 - weight[p]) * cell[low[p]] + weight[p] * cell[high[p]]."""
 
     low: Int[Tensor, " pixels"]
     high: Int[Tensor, " pixels"]
@@ -69,7 +69,7 @@ class Taps:
 
 @dataclass(frozen=True)
 class Grid:
-    """A feature map's geometry over one image size."""
+    """The geometry of a feature map over an image of one size."""
 
     y: Axis
     x: Axis
@@ -79,18 +79,18 @@ class Grid:
         return self.y.cells * self.x.cells
 
     def centres(self) -> Float[Tensor, "rows columns 2"]:
-        """The (x, y) of the pixel on which each cell is centred."""
+        """Return the (x, y) of the pixel on which each cell is centred."""
         y = self.y.pixel_of(torch.arange(self.y.cells, dtype=torch.float32))
         x = self.x.pixel_of(torch.arange(self.x.cells, dtype=torch.float32))
         return torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=-1)
 
     def rescaled(self, height_px: int, width_px: int) -> "Grid":
-        """The same grid over the same picture at another size."""
+        """Return the same grid over the same image at another size."""
         return Grid(self.y.rescaled(height_px), self.x.rescaled(width_px))
 
 
 def grid_over(height_px: int, width_px: int, *, cells: tuple[int, int], stride_px: float, first_px: float) -> Grid:
-    """A grid of (rows, columns) cells with the same stride and first centre on both axes."""
+    """Return a grid of (rows, columns) cells with the same stride and first centre on both axes."""
     return Grid(
         Axis(cells[0], height_px, stride_px, first_px),
         Axis(cells[1], width_px, stride_px, first_px),
@@ -104,7 +104,7 @@ def _edges(axis: Axis) -> Float[Tensor, " edges"]:
 
 
 @lru_cache(maxsize=32)
-@torch.inference_mode(False)  # kept tensors must also serve code that differentiates
+@torch.inference_mode(False)  # cached tensors are also used where gradients are computed
 def _area(axis: Axis) -> Float[Tensor, "cells pixels"]:
     edges = _edges(axis)
     pixel = torch.arange(axis.pixels, dtype=torch.float64)
@@ -115,9 +115,9 @@ def _area(axis: Axis) -> Float[Tensor, "cells pixels"]:
 
 
 @lru_cache(maxsize=32)
-@torch.inference_mode(False)  # kept tensors must also serve code that differentiates
+@torch.inference_mode(False)  # cached tensors are also used where gradients are computed
 def _taps(axis: Axis) -> Taps:
-    place = axis.cell_of(torch.arange(axis.pixels, dtype=torch.float64)).clamp(0, axis.cells - 1)
-    low = place.floor().clamp_max(max(axis.cells - 2, 0)).long()
+    cell = axis.cell_of(torch.arange(axis.pixels, dtype=torch.float64)).clamp(0, axis.cells - 1)
+    low = cell.floor().clamp_max(max(axis.cells - 2, 0)).long()
     high = (low + 1).clamp_max(axis.cells - 1)
-    return Taps(low, high, (place - low).float())
+    return Taps(low, high, (cell - low).float())

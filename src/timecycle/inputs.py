@@ -1,4 +1,4 @@
-"""What a Python caller may pass for annotations, encoders and settings, as the types the engine takes."""
+"""Convert what Python callers pass as annotations, encoders and settings to the types of the engine."""
 
 import operator
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ import PIL.Image
 from timecycle.config import propagate_config
 from timecycle.errors import LabelError, SettingsError
 from timecycle.labels import Labels, Masks, read_labels
-from timecycle.labels.fitting import note_two_whites
+from timecycle.labels.fitting import note_ambiguous_white
 from timecycle.labels.keypoints import Keypoints, read_keypoints
 from timecycle.model.encoder import Encoder
 from timecycle.model.registry import DEFAULT_ENCODER, encoder_names, load_encoder
@@ -20,7 +20,7 @@ from timecycle.propagation.settings import PropagateConfig
 
 @runtime_checkable
 class ArrayLike(Protocol):
-    """A numpy array, or what can be read as one: a tensor on the CPU."""
+    """A numpy array, or an object that converts to one, such as a tensor on the CPU."""
 
     def __array__(self) -> np.ndarray: ...
 
@@ -31,7 +31,7 @@ EncoderLike = Encoder | str | Path
 ConfigLike = PropagateConfig | str
 
 _EXPECTED = (
-    "pass a mapping of frame numbers (from 0) to annotations: {0: tc.Masks.read('first.png')}, "
+    "pass a mapping of frame indexes (from 0) to annotations: {0: tc.Masks.read('first.png')}, "
     "{0: 'first.png'} or {0: array of object ids}"
 )
 
@@ -39,43 +39,45 @@ _EXPECTED = (
 def as_labels(
     annotations: Annotations, numbers: Sequence[int] | None = None, size: tuple[int, int] | None = None
 ) -> dict[int, Labels]:
-    """Turn what was annotated into labels by frame index; what stands alone is of frame 0, or a folder or CSV that says
-    itself which frames it is of, by the `numbers` of the video's frames. Files are read as the command line reads
-    them, all together."""
-    given: object = annotations  # whatever was passed: people try other things than the types say
-    if isinstance(given, str | Path):
-        return read_labels([given], numbers=numbers, size=size)
-    if isinstance(given, Labels | ArrayLike | PIL.Image.Image):
-        given = {0: given}
-    if not isinstance(given, Mapping):
-        raise LabelError(f"annotations were passed as {_described(given)}", remedy=_EXPECTED)
-    by_index = {_index(key): value for key, value in given.items()}
+    """Convert annotations to labels by frame index.
+
+    A single annotation belongs to frame 0; a folder or CSV names its frames by the `numbers` of the video. Files are
+    read together, as on the command line.
+    """
+    passed: object = annotations  # callers may ignore the types
+    if isinstance(passed, str | Path):
+        return read_labels([passed], numbers=numbers, size=size)
+    if isinstance(passed, Labels | ArrayLike | PIL.Image.Image):
+        passed = {0: passed}
+    if not isinstance(passed, Mapping):
+        raise LabelError(f"annotations were passed as {_type_name(passed)}", remedy=_EXPECTED)
+    by_index = {_index(key): value for key, value in passed.items()}
     files = {index: Path(value) for index, value in by_index.items() if isinstance(value, str | Path)}
     read = _read_files(files, numbers, size)
     labels = {index: read[index] if index in read else _as_label(index, value) for index, value in by_index.items()}
-    if len(files) < len(labels):  # of files alone it is said when they are read
-        note_two_whites(labels)
+    if len(files) < len(labels):  # for files alone, read_labels has noted it
+        note_ambiguous_white(labels)
     return labels
 
 
 def as_encoder(encoder: EncoderLike | None) -> Encoder:
-    """Load the encoder that a name or path stands for; None is the one that comes with the package."""
+    """Load the encoder of a name or path; None is the bundled one."""
     if encoder is None:
         return load_encoder()
     if isinstance(encoder, str | Path):
         return load_encoder(str(encoder))
     if not isinstance(encoder, Encoder):
         raise SettingsError(
-            f"the encoder was passed as {_described(encoder)}",
+            f"the encoder was passed as {_type_name(encoder)}",
             remedy="pass a name or a path as load_encoder takes it, or an object with name, sha256, form and encode",
         )
     return encoder
 
 
-def encoder_word(encoder: EncoderLike | None) -> str | None:
-    """Name the encoder so that `load_encoder` finds it again from anywhere; None for an object of the caller's own.
+def encoder_reference(encoder: EncoderLike | None) -> str | None:
+    """Name the encoder so that `load_encoder` finds it from any folder; None for a custom object.
 
-    What is found again is compared by checksum before it is used.
+    The checksum of an encoder that is loaded again is compared before it is used.
     """
     if encoder is None:
         return DEFAULT_ENCODER
@@ -85,14 +87,14 @@ def encoder_word(encoder: EncoderLike | None) -> str | None:
 
 
 def as_config(config: ConfigLike | None, *, default: PropagateConfig | None = None) -> PropagateConfig:
-    """Read the settings that a preset's name stands for; None is `default`."""
+    """Read the settings of a preset's name; None is `default`."""
     if config is None:
         return default or PropagateConfig()
     if isinstance(config, str):
         return propagate_config(config)
     if not isinstance(config, PropagateConfig):
         raise SettingsError(
-            f"the settings were passed as {_described(config)}",
+            f"the settings were passed as {_type_name(config)}",
             remedy="pass the name of a preset ('fast'), tc.propagate_config('fast', ['neighbours=5']) "
             "or tc.PropagateConfig(neighbours=5)",
         )
@@ -103,13 +105,13 @@ def _index(key: object) -> int:
     try:
         return operator.index(key)  # type: ignore[arg-type]
     except TypeError as error:
-        raise LabelError(f"{key!r} is not the number of a frame", remedy=_EXPECTED) from error
+        raise LabelError(f"{key!r} is not the index of a frame", remedy=_EXPECTED) from error
 
 
 def _read_files(
     files: Mapping[int, Path], numbers: Sequence[int] | None, size: tuple[int, int] | None
 ) -> dict[int, Labels]:
-    """Images are read together, so that one colour is one object in all of them; a CSV has rows for its frames."""
+    """Read images together, so that one colour is one object in all of them; a CSV has rows for its frames."""
     points = {index: path for index, path in files.items() if path.suffix.lower() == Keypoints.suffix}
     images = [f"{index}={path}" for index, path in files.items() if index not in points]
     read = read_labels(images, size=size) if images else {}
@@ -131,7 +133,7 @@ def _as_label(index: int, value: object) -> Labels:
     if isinstance(value, Labels):
         return value
     if not isinstance(value, ArrayLike | PIL.Image.Image):
-        raise LabelError(f"the annotation of frame {index} is {_described(value)}", remedy=_EXPECTED)
+        raise LabelError(f"the annotation of frame {index} is {_type_name(value)}", remedy=_EXPECTED)
     array = np.asarray(value)
     if array.ndim != 2 or not (array.dtype == bool or np.issubdtype(array.dtype, np.integer)):
         raise LabelError(
@@ -142,6 +144,6 @@ def _as_label(index: int, value: object) -> Labels:
     return Masks.of(array)
 
 
-def _described(value: object) -> str:
+def _type_name(value: object) -> str:
     kind = type(value).__name__
     return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"

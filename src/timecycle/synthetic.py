@@ -1,11 +1,11 @@
-"""A small world of moving textures whose truth is exact: masks, keypoints, flow and the surface itself.
+"""Synthetic video of moving textures with exact ground truth: masks, keypoints, flow and surface points.
 
-Each object is a cut-out carried by one similarity transform per frame, in front of a drifting background.
-Rendering asks, for every pixel, which surface point is seen there and gives the pixel that point's colour;
-so the truth of correspondence is not measured on the pictures, the pictures are made from it.
+Each object is a cut-out that moves by one similarity transform per frame in front of a drifting background. A frame
+is rendered by computing the surface point that every pixel shows and its colour. The ground truth is therefore not
+measured on the images: the images are made from it.
 
-Points are (x, y) with pixel centres at integers; arrays are indexed [y, x]. Inside this module a point is
-the complex number x + iy, because a similarity transform is then one product and one sum.
+Points are (x, y) with pixel centres at integers; arrays are indexed [y, x]. Inside this module a point is the complex
+number x + iy, because a similarity transform is then one product and one sum.
 """
 
 import math
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from timecycle.errors import SettingsError, VideoError
 
-_SMALLEST_SIDE_PX = 32  # below this the smallest objects are too small for any texture
-_MOST_IDS = int(np.iinfo(np.uint16).max)
+_MIN_SIDE_PX = 32  # below this the smallest objects are too small for any texture
+_MAX_IDS = int(np.iinfo(np.uint16).max)
 _GOLDEN = (math.sqrt(5) - 1) / 2  # its multiples modulo one fill an interval evenly
 
 _Points = Complex128[np.ndarray, "*n"]
@@ -33,11 +33,11 @@ _Kind = TypeVar("_Kind", bound=np.generic)
 
 @dataclass(frozen=True, kw_only=True)
 class WorldConfig:
-    """What the world contains. Equal settings give equal worlds.
+    """The contents of a synthetic world. Equal settings give equal worlds.
 
-    Object 1 passes behind object 2 and comes back, object 2 leaves for good, object 3 enters half-way; an
-    event whose objects do not exist is dropped, and further objects only drift. Events sit at fractions of
-    the clip: a longer clip is slower, and one of fewer than about ten frames may step over them.
+    Object 1 passes behind object 2 and reappears, object 2 leaves for good, and object 3 enters half-way. An event
+    whose objects do not exist is dropped, and further objects only drift. Events happen at fractions of the clip: a
+    longer clip is slower, and one of fewer than about ten frames may skip them.
     """
 
     height_px: int = 120
@@ -45,21 +45,21 @@ class WorldConfig:
     frames: int = 40
     objects: int = 3
     seed: int = 0
-    camera_px_per_frame: float = 0.5  # speed of the background; 0 holds the camera still
-    still: bool = False  # True repeats the first frame: nothing moves
+    camera_px_per_frame: float = 0.5  # speed of the background; 0 is a static camera
+    still: bool = False  # repeat the first frame: nothing moves
 
     def __post_init__(self) -> None:
-        _demand("height_px", self.height_px, least=_SMALLEST_SIDE_PX)
-        _demand("width_px", self.width_px, least=_SMALLEST_SIDE_PX)
-        _demand("frames", self.frames, least=1)
-        _demand("objects", self.objects, least=1, most=_MOST_IDS)
-        _demand("seed", self.seed, least=0)
-        _demand("camera_px_per_frame", self.camera_px_per_frame, least=0)
+        _check_range("height_px", self.height_px, minimum=_MIN_SIDE_PX)
+        _check_range("width_px", self.width_px, minimum=_MIN_SIDE_PX)
+        _check_range("frames", self.frames, minimum=1)
+        _check_range("objects", self.objects, minimum=1, maximum=_MAX_IDS)
+        _check_range("seed", self.seed, minimum=0)
+        _check_range("camera_px_per_frame", self.camera_px_per_frame, minimum=0)
 
 
 @dataclass(frozen=True, eq=False)
-class KeypointTruth:
-    """Where the named surface points are in one frame, and whether they are seen there."""
+class KeypointGroundTruth:
+    """The positions of named surface points in one frame, and whether they are visible."""
 
     names: tuple[str, ...]
     xy: Float32[np.ndarray, "n 2"]
@@ -67,16 +67,16 @@ class KeypointTruth:
 
 
 @dataclass(frozen=True, eq=False)
-class FlowTruth:
-    """For each pixel of one frame, the way (dx, dy) to its surface point in another, seen there or hidden."""
+class FlowGroundTruth:
+    """The displacement (dx, dy) of each pixel's surface point to another frame, and whether it is visible there."""
 
     displacement: Float32[np.ndarray, "h w 2"]
     visible: Bool[np.ndarray, "h w"]
 
 
-def _demand(name: str, value: int | float, *, least: int, most: int | None = None) -> None:
-    if not least <= value < math.inf or (most is not None and value > most):
-        bound = f"at least {least}" if most is None else f"{least} to {most}"
+def _check_range(name: str, value: int | float, *, minimum: int, maximum: int | None = None) -> None:
+    if not minimum <= value < math.inf or (maximum is not None and value > maximum):
+        bound = f"at least {minimum}" if maximum is None else f"{minimum} to {maximum}"
         raise SettingsError(f"{name} of the synthetic world is {value}", remedy=f"give {bound}")
 
 
@@ -85,7 +85,7 @@ def _demand(name: str, value: int | float, *, least: int, most: int | None = Non
 
 @dataclass(frozen=True)
 class _Pose:
-    """A similarity transform from surface to image: turn and scale about the surface's origin, then move."""
+    """A similarity transform from surface to image: rotation and scaling about the origin, then translation."""
 
     centre: complex
     turn: float
@@ -95,24 +95,24 @@ class _Pose:
     def factor(self) -> complex:
         return complex(self.scale * math.cos(self.turn), self.scale * math.sin(self.turn))
 
-    def place(self, surface: _Points) -> _Points:
-        """The image points where these surface points are."""
+    def to_image(self, surface: _Points) -> _Points:
+        """Map surface points to image points."""
         return self.factor * surface + self.centre
 
-    def locate(self, image: _Points) -> _Points:
-        """The surface points at these image points: the inverse of `place`."""
+    def to_surface(self, image: _Points) -> _Points:
+        """Map image points to surface points: the inverse of `to_image`."""
         return (image - self.centre) * (1 / self.factor)  # numpy multiplies complex numbers faster
 
     def displacement(self, later: "_Pose", image: _Points) -> _Points:
-        """How far the surface at each image point moves when it goes from this pose to `later`."""
-        # The relative transform, rather than locate then place: equal poses then move nothing, exactly.
+        """Return how far the surface at each image point moves from this pose to `later`."""
+        # By the relative transform and not by way of the surface: between equal poses it is exactly zero.
         change = _Pose(0j, later.turn - self.turn, later.scale / self.scale).factor
         return (change - 1) * image + (later.centre - change * self.centre)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Motion:
-    """A bounded smooth path: eased from waypoint to waypoint, with a circular sway on top.
+    """A bounded smooth motion: eased from waypoint to waypoint, plus a circular sway.
 
     A moment is the fraction of the clip that has passed, from 0 to 1.
     """
@@ -125,13 +125,13 @@ class _Motion:
     swell: float = 0.0  # the scale stays between 1 - swell and 1 + swell
 
     def pose(self, moment: float) -> _Pose:
-        """The pose at this moment of the clip."""
+        """Return the pose at a moment of the clip."""
         angle = 2 * math.pi * (self.phase + self.sway_cycles * moment)
         sway = self.sway_px * complex(math.cos(angle), math.sin(angle))
         scale = 1 + self.swell * math.sin(2 * math.pi * (self.phase + moment))
-        return _Pose(self._way(moment) + sway, self.turn * moment, scale)
+        return _Pose(self._centre(moment) + sway, self.turn * moment, scale)
 
-    def _way(self, moment: float) -> complex:
+    def _centre(self, moment: float) -> complex:
         begin, here = self.waypoints[0]
         for end, there in self.waypoints[1:]:
             if moment < end:
@@ -141,13 +141,13 @@ class _Motion:
 
 
 def _ease(fraction: _Reals) -> _Reals:
-    """Smoothstep: from 0 to 1, level at both ends and beyond them."""
+    """Interpolate by smoothstep from 0 to 1; constant beyond both ends."""
     inside = np.clip(fraction, 0.0, 1.0)
     return np.asarray(inside * inside * (3 - 2 * inside))
 
 
 def _points(*, left: int, top: int, width: int, height: int) -> Complex128[np.ndarray, "h w"]:
-    """The integer points of a box, as complex numbers."""
+    """Return the integer points of a box as complex numbers."""
     return np.arange(left, left + width) + 1j * np.arange(top, top + height)[:, None]
 
 
@@ -179,7 +179,7 @@ def _blob(angle: _Reals) -> _Reals:
 
 @dataclass(frozen=True)
 class _Palette:
-    """The three colours a texture wanders between."""
+    """The three colours of a texture."""
 
     dark: tuple[int, int, int]
     light: tuple[int, int, int]
@@ -200,14 +200,14 @@ _PALETTES = (
 
 @dataclass(frozen=True, eq=False)
 class _Texture:
-    """Colours of a surface: a table with one texel per surface pixel, linear in between."""
+    """The colours of a surface: one texel per surface pixel, with linear interpolation."""
 
     texels: Float32[np.ndarray, "3 h w"]  # 0 to 255; colour first, as interpolation is fastest plane by plane
     left: int  # the surface point of texels[0, 0] is (left, top)
     top: int
 
     def colours(self, u: Float32[np.ndarray, "n"], v: Float32[np.ndarray, "n"]) -> UInt8[np.ndarray, "3 n"]:
-        """The colours of these surface points, all of which lie within the table."""
+        """Return the colours of surface points, all of which must lie within the texture."""
         x, y = u - np.float32(self.left), v - np.float32(self.top)
         column, row = x.astype(np.int32), y.astype(np.int32)
         right, down = x - column.astype(np.float32), y - row.astype(np.float32)
@@ -223,7 +223,7 @@ class _Texture:
 
 
 def _interpolation(count: int, cell_px: float) -> Float64[np.ndarray, "count knots"]:
-    """The smooth weights of knots that stand `cell_px` apart, at the positions 0..count-1."""
+    """Return smooth interpolation weights at positions 0..count-1, for knots `cell_px` apart."""
     position = np.arange(count) / cell_px
     knots = np.arange(math.ceil(position[-1]) + 1)
     return _ease(1 - np.abs(position[:, None] - knots))
@@ -232,7 +232,7 @@ def _interpolation(count: int, cell_px: float) -> Float64[np.ndarray, "count kno
 def _noise(
     height: int, width: int, *, cell_px: float, random: np.random.Generator
 ) -> Float64[np.ndarray, "{height} {width}"]:
-    """Value noise from 0 to 1 in octaves from `cell_px` down to the finest that pixels can carry."""
+    """Make value noise from 0 to 1, in octaves from `cell_px` down to the pixel."""
     noise, weight = np.zeros((height, width)), 1.0
     while cell_px > 2:
         rows, columns = _interpolation(height, cell_px), _interpolation(width, cell_px)
@@ -244,7 +244,7 @@ def _noise(
 def _colour_noise(
     height: int, width: int, *, palette: _Palette, cell_px: float, random: np.random.Generator
 ) -> Float64[np.ndarray, "3 {height} {width}"]:
-    """Noise from the palette's dark to its light colour, with patches of its accent."""
+    """Make noise from the palette's dark to its light colour, with patches of its accent."""
     dark, light, accent = np.array((palette.dark, palette.light, palette.accent))[..., None, None]
     tone = _noise(height, width, cell_px=cell_px, random=random)
     patch = _noise(height, width, cell_px=cell_px, random=random)
@@ -252,12 +252,12 @@ def _colour_noise(
     return np.asarray(colour + (accent - colour) * (0.85 * _ease((patch - 0.55) / 0.2)))
 
 
-# The cast
+# Objects
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Layer:
-    """A surface without end: how it moves and how it looks."""
+    """An unbounded surface with its motion and texture."""
 
     id: int
     motion: _Motion
@@ -266,34 +266,36 @@ class _Layer:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Object(_Layer):
-    """A surface cut out along an outline."""
+    """A surface bounded by an outline."""
 
     radius_px: float
     outline: _Outline
 
     def covers(self, surface: _Points) -> Bool[np.ndarray, "*n"]:
-        """Whether these surface points lie within the outline."""
+        """Return whether surface points lie within the outline."""
         return np.asarray(np.abs(surface) <= self.radius_px * self.outline(np.angle(surface)))
 
 
 @dataclass(frozen=True)
-class _Role:
-    """The part of an object: its shape, its radius as a fraction of the shorter side, and its way.
+class _Design:
+    """The shape of an object, its radius as a fraction of the shorter side, and its path.
 
-    A way is (moment, x, y) with x and y as fractions of the frame. Beyond -0.4 or 1.4 any object is outside.
+    A path has waypoints (moment, x, y), with x and y as fractions of the frame. Beyond -0.4 or 1.4 any object is
+    outside.
     """
 
     outline: _Outline
     radius: float
-    way: tuple[tuple[float, float, float], ...]
+    path: tuple[tuple[float, float, float], ...]
     sway: float = 0.012  # fraction of the shorter side
 
 
-# The disc rests behind the box for a tenth of the clip; the sizes leave room for the sway and swell of both.
-_ROLES = (
-    _Role(_disc, 0.13, ((0.0, 0.15, 0.38), (0.34, 0.5, 0.54), (0.44, 0.5, 0.54), (0.8, 0.83, 0.66))),
-    _Role(_rounded_box, 0.2, ((0.0, 0.5, 0.54), (0.6, 0.5, 0.54), (0.85, 0.56, 1.4))),
-    _Role(_star, 0.16, ((0.0, -0.4, 0.26), (0.4, -0.4, 0.26), (0.8, 0.36, 0.3))),
+# Objects 1 to 3, which have events. The disc stays behind the box for a tenth of the clip; the sizes leave room for the
+# sway and swell of both.
+_EVENT_DESIGNS = (
+    _Design(_disc, 0.13, ((0.0, 0.15, 0.38), (0.34, 0.5, 0.54), (0.44, 0.5, 0.54), (0.8, 0.83, 0.66))),
+    _Design(_rounded_box, 0.2, ((0.0, 0.5, 0.54), (0.6, 0.5, 0.54), (0.85, 0.56, 1.4))),
+    _Design(_star, 0.16, ((0.0, -0.4, 0.26), (0.4, -0.4, 0.26), (0.8, 0.36, 0.3))),
 )
 _CORNERS = ((0.85, 0.2), (0.15, 0.82), (0.87, 0.84), (0.14, 0.14))
 _SWELL = 0.05
@@ -302,46 +304,48 @@ _SWELL = 0.05
 _COMPASS = {"centre": 0j, "east": 0.6 + 0j, "south": 0.6j, "west": -0.6 + 0j, "north": -0.6j}
 
 
-def _role(number: int) -> _Role:
-    """The part of object `number`: one of the three with an event, or a small one that drifts about."""
-    if number <= len(_ROLES):
-        return _ROLES[number - 1]
-    extra = number - len(_ROLES) - 1
+def _design(number: int) -> _Design:
+    """Return the design of object `number`: one of the three with an event, or a small one that drifts."""
+    if number <= len(_EVENT_DESIGNS):
+        return _EVENT_DESIGNS[number - 1]
+    extra = number - len(_EVENT_DESIGNS) - 1
     outline = (_blob, _rounded_box, _disc, _star)[extra % 4]
     if extra < len(_CORNERS):
         x, y = _CORNERS[extra]
     else:
         # Multiples of 1/p and 1/p^2, where p^3 = p + 1, fill a square as evenly as the golden ratio a line.
         x, y = 0.1 + 0.8 * (extra * 0.7548777 % 1), 0.1 + 0.8 * (extra * 0.5698403 % 1)
-    return _Role(outline, 0.1, ((0.0, x, y),), sway=0.06)
+    return _Design(outline, 0.1, ((0.0, x, y),), sway=0.06)
 
 
 def _object(number: int, config: WorldConfig) -> _Object:
-    """Object `number` of this world."""
+    """Make object `number` of a world."""
     random = np.random.default_rng((config.seed, number))
-    stage = np.random.default_rng(config.seed)  # one for all objects: they must meet
-    flip_x, flip_y = stage.random(2) < 0.5
-    role, side = _role(number), min(config.height_px, config.width_px)
+    shared = np.random.default_rng(config.seed)  # the same flips for all objects: their paths must cross
+    flip_x, flip_y = shared.random(2) < 0.5
+    design, side = _design(number), min(config.height_px, config.width_px)
 
-    def centre(x: float, y: float) -> complex:
-        across, down = (1 - x if flip_x else x), (1 - y if flip_y else y)
-        return complex(across * (config.width_px - 1), down * (config.height_px - 1))
+    def to_pixels(x: float, y: float) -> complex:
+        x, y = (1 - x if flip_x else x), (1 - y if flip_y else y)
+        return complex(x * (config.width_px - 1), y * (config.height_px - 1))
 
     motion = _Motion(
-        waypoints=tuple((moment, centre(x, y)) for moment, x, y in role.way),
-        sway_px=role.sway * side,
+        waypoints=tuple((moment, to_pixels(x, y)) for moment, x, y in design.path),
+        sway_px=design.sway * side,
         sway_cycles=float(random.choice((-2, -1, 1, 2))),
         phase=float(random.random()),
         turn=float(random.choice((-1, 1)) * random.uniform(0.8, 1.6)),
         swell=_SWELL,
     )
-    radius_px = role.radius * side
-    texture = _object_texture(radius_px, role.outline, palette=_PALETTES[(number - 1) % len(_PALETTES)], random=random)
-    return _Object(id=number, motion=motion, texture=texture, radius_px=radius_px, outline=role.outline)
+    radius_px = design.radius * side
+    texture = _object_texture(
+        radius_px, design.outline, palette=_PALETTES[(number - 1) % len(_PALETTES)], random=random
+    )
+    return _Object(id=number, motion=motion, texture=texture, radius_px=radius_px, outline=design.outline)
 
 
 def _object_texture(radius_px: float, outline: _Outline, *, palette: _Palette, random: np.random.Generator) -> _Texture:
-    """Noise that darkens towards the outline, which sets the object off against whatever is behind it."""
+    """Make noise that darkens towards the outline, so that the object stands out against any background."""
     reach = math.ceil(radius_px * _WIDEST_OUTLINE) + 1
     size = 2 * reach + 1
     colour = _colour_noise(size, size, palette=palette, cell_px=radius_px * 0.7, random=random)
@@ -352,7 +356,7 @@ def _object_texture(radius_px: float, outline: _Outline, *, palette: _Palette, r
 
 
 def _background(config: WorldConfig) -> _Layer:
-    """The layer behind everything; the camera circles above it at constant speed."""
+    """Make the background layer, above which the camera circles at constant speed."""
     random = np.random.default_rng((config.seed, 0))
     side = min(config.height_px, config.width_px)
     sway_px = 0.08 * side
@@ -377,16 +381,16 @@ def _background(config: WorldConfig) -> _Layer:
 
 
 def make_world(config: WorldConfig) -> "World":
-    """The world these settings describe; its frames are rendered when asked for and never kept."""
+    """Make the world of these settings; frames are rendered on demand and not stored."""
     objects = [_object(number, config) for number in range(1, config.objects + 1)]
-    # The drifting extras stay behind the objects with an event, so that it happens whatever their number.
-    cast, extras = objects[: len(_ROLES)], objects[len(_ROLES) :]
-    return World(config=config, background=_background(config), objects=(*extras, *cast))
+    # Drifting objects are behind those with events, so that events happen for any number of objects.
+    with_events, drifting = objects[: len(_EVENT_DESIGNS)], objects[len(_EVENT_DESIGNS) :]
+    return World(config=config, background=_background(config), objects=(*drifting, *with_events))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class World:
-    """A clip with its truth; each method is a pure function of the settings and the frame number."""
+    """A clip with its ground truth; each method is a pure function of the settings and the frame number."""
 
     config: WorldConfig
     background: _Layer
@@ -403,11 +407,11 @@ class World:
         return tuple(range(1, self.config.objects + 1))
 
     def mirrored(self) -> "World":
-        """The same world in a mirror, x -> width - 1 - x: the same surface points, the other way round."""
+        """Return the same world mirrored by x -> width - 1 - x; surface points keep their coordinates."""
         return replace(self, is_mirrored=not self.is_mirrored)
 
     def frame(self, t: int) -> UInt8[np.ndarray, "h w 3"]:
-        """The picture: every pixel has the colour of the surface point it shows."""
+        """Render a frame: every pixel has the colour of the surface point it shows."""
         surface = self.surface(t)
         ids, u, v = surface.reshape(-1, 3).T
         planes = np.empty((3, len(ids)), np.uint8)
@@ -417,54 +421,54 @@ class World:
         return np.ascontiguousarray(planes.T).reshape(surface.shape)
 
     def frames(self) -> Iterator[UInt8[np.ndarray, "h w 3"]]:
-        """The pictures in order, one at a time."""
+        """Render the frames in order, one at a time."""
         return (self.frame(t) for t in range(len(self)))
 
     def video(self) -> UInt8[np.ndarray, "t h w 3"]:
-        """All pictures at once, for short clips."""
+        """Render all frames at once, for short clips."""
         return np.stack(list(self.frames()))
 
     def mask(self, t: int) -> UInt16[np.ndarray, "h w"]:
-        """The id of the object each pixel shows, 0 for the background."""
-        return self._seen(self._look(t)[0])
+        """Return the id of the object each pixel shows, 0 for the background."""
+        return self._mirror_if_set(self._render_surface(t)[0])
 
     def surface(self, t: int) -> Float32[np.ndarray, "h w 3"]:
-        """The surface point each pixel shows, as (layer id, u, v) with u and v in px at scale 1.
+        """Return the surface point each pixel shows, as (layer id, u, v) with u and v in px at scale 1.
 
         Two pixels show the same point exactly when all three numbers are equal.
         """
-        ids, points = self._look(t)
+        ids, points = self._render_surface(t)
         surface = np.empty((*ids.shape, 3), np.float32)
         surface[..., 0], surface[..., 1], surface[..., 2] = ids, points.real, points.imag
-        return self._seen(surface)
+        return self._mirror_if_set(surface)
 
-    def keypoints(self, t: int) -> KeypointTruth:
-        """Five points on each object: its centre and four around it, by the compass of the first frame."""
-        ids, _ = self._look(t)
+    def keypoints(self, t: int) -> KeypointGroundTruth:
+        """Return five points on each object: its centre and four around it, named by the compass in the first frame."""
+        ids, _ = self._render_surface(t)
         objects = sorted(self.objects, key=lambda each: each.id)
         anchors = np.array(list(_COMPASS.values()))
-        points = np.concatenate([self._pose(each, t).place(anchors * each.radius_px) for each in objects])
+        points = np.concatenate([self._pose(each, t).to_image(anchors * each.radius_px) for each in objects])
         owners = np.repeat(np.array(self.ids, np.uint16), len(_COMPASS))
         xy = np.stack((points.real, points.imag), axis=-1).astype(np.float32)
         if self.is_mirrored:
             xy[:, 0] = np.float32(self.config.width_px - 1) - xy[:, 0]
         names = tuple(f"object{each.id}.{name}" for each in objects for name in _COMPASS)
-        return KeypointTruth(names, xy, _shows(ids, points, owners))
+        return KeypointGroundTruth(names, xy, _are_visible(ids, points, owners))
 
-    def flow(self, s: int, t: int) -> FlowTruth:
-        """Where the surface point of each pixel of frame `s` is in frame `t`, computed and not estimated.
+    def flow(self, s: int, t: int) -> FlowGroundTruth:
+        """Return the displacement of the surface point of each pixel of frame `s` to frame `t`.
 
         A point is visible in `t` if it lies within the frame and the pixel it falls in shows its layer.
         """
-        (ids, _), (ids_later, _) = self._look(s), self._look(t)
+        (ids, _), (ids_later, _) = self._render_surface(s), self._render_surface(t)
         pixels = self._pixels()
         moved = np.empty_like(pixels)
         for layer in (self.background, *self.objects):
             shown = ids == layer.id
             moved[shown] = self._pose(layer, s).displacement(self._pose(layer, t), pixels[shown])
-        way = np.stack((-moved.real if self.is_mirrored else moved.real, moved.imag), axis=-1)
-        visible = _shows(ids_later, pixels + moved, ids)
-        return FlowTruth(self._seen(way.astype(np.float32)), self._seen(visible))
+        displacement = np.stack((-moved.real if self.is_mirrored else moved.real, moved.imag), axis=-1)
+        visible = _are_visible(ids_later, pixels + moved, ids)
+        return FlowGroundTruth(self._mirror_if_set(displacement.astype(np.float32)), self._mirror_if_set(visible))
 
     def _pixels(self) -> Complex128[np.ndarray, "h w"]:
         return _points(left=0, top=0, width=self.config.width_px, height=self.config.height_px)
@@ -472,40 +476,42 @@ class World:
     def _pose(self, layer: _Layer, t: int) -> _Pose:
         return layer.motion.pose(0.0 if self.config.still else t / max(1, len(self) - 1))
 
-    def _look(self, t: int) -> tuple[UInt16[np.ndarray, "h w"], Complex128[np.ndarray, "h w"]]:
-        """The layer id and the surface point at each pixel, before any mirror."""
+    def _render_surface(self, t: int) -> tuple[UInt16[np.ndarray, "h w"], Complex128[np.ndarray, "h w"]]:
+        """Return the layer id and the surface point of each pixel, before mirroring."""
         if not 0 <= t < len(self):
             raise VideoError(
                 f"the synthetic world has no frame {t}, only 0 to {len(self) - 1}",
-                remedy="ask for one of these, or make the world with more frames",
+                remedy="give one of these, or make the world with more frames",
             )
         pixels = self._pixels()
         ids = np.zeros(pixels.shape, np.uint16)
-        points = self._pose(self.background, t).locate(pixels)
+        points = self._pose(self.background, t).to_surface(pixels)
         for each in self.objects:
             pose = self._pose(each, t)
             window = _window(pose.centre, reach=each.radius_px * pose.scale * _WIDEST_OUTLINE)
-            here = pose.locate(pixels[window])
-            covered = each.covers(here)
+            surface = pose.to_surface(pixels[window])
+            covered = each.covers(surface)
             ids[window][covered] = each.id
-            points[window][covered] = here[covered]
+            points[window][covered] = surface[covered]
         return ids, points
 
-    def _seen(self, image: NDArray[_Kind]) -> NDArray[_Kind]:
-        """The image as the viewer sees it, in the mirror or not."""
+    def _mirror_if_set(self, image: NDArray[_Kind]) -> NDArray[_Kind]:
+        """Mirror an image if this world is mirrored."""
         return np.ascontiguousarray(image[:, ::-1]) if self.is_mirrored else image
 
 
 def _window(centre: complex, *, reach: float) -> tuple[slice, slice]:
-    """The rows and columns within `reach` of the centre, as far as they can be in an image."""
+    """Return the rows and columns within `reach` of the centre that are not negative."""
     return (
         slice(max(0, math.floor(centre.imag - reach)), max(0, math.ceil(centre.imag + reach) + 1)),
         slice(max(0, math.floor(centre.real - reach)), max(0, math.ceil(centre.real + reach) + 1)),
     )
 
 
-def _shows(ids: UInt16[np.ndarray, "h w"], points: _Points, owners: UInt16[np.ndarray, "*n"]) -> Bool[np.ndarray, "*n"]:
-    """Whether each point lies within the frame, in a pixel that shows its owner."""
+def _are_visible(
+    ids: UInt16[np.ndarray, "h w"], points: _Points, owners: UInt16[np.ndarray, "*n"]
+) -> Bool[np.ndarray, "*n"]:
+    """Return whether each point lies within the frame, in a pixel that shows its owner."""
     height, width = ids.shape
     x, y = np.rint(points.real).astype(np.intp), np.rint(points.imag).astype(np.intp)
     inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
@@ -513,17 +519,16 @@ def _shows(ids: UInt16[np.ndarray, "h w"], points: _Points, owners: UInt16[np.nd
     return np.asarray(inside & (shown == owners))
 
 
-# Truth for encoders and for label maps
+# Ground truth for encoders and label maps
 
 
 def surface_descriptors(
     surface: Float32[np.ndarray, "h w 3"], *, channels: int = 64, length_px: float = 8.0, seed: int = 0
 ) -> Float32[np.ndarray, "{channels} h w"]:
-    """Unit vectors that name surface points, as a perfect encoder would: Fourier features of (u, v).
+    """Compute descriptors of surface points as a perfect encoder would: Fourier features of (u, v), of unit length.
 
-    The inner product of two is 1 for the same point and falls with their distance d on the surface about as
-    exp(-d^2 / (2 length_px^2)); between layers it is small. What remains of it far away shrinks as
-    1 / sqrt(channels).
+    The inner product of two descriptors is 1 for the same point and falls with their distance d on the surface about
+    as exp(-d^2 / (2 length_px^2)); between layers it is small. Far away it is about 1 / sqrt(channels).
     """
     if channels < 2 or channels % 2:
         raise SettingsError(f"channels of the descriptors is {channels}", remedy="give an even number, 2 or more")
@@ -534,7 +539,7 @@ def surface_descriptors(
     for number in np.unique(layer):
         waves, phases = _waves(channels // 2, np.random.default_rng((seed, int(number))))
         shown = layer == number
-        # Written out, not as a matrix product, whose rounding may depend on a pixel's place in the array.
+        # Not a matrix product, whose rounding may depend on a pixel's position in the array.
         angle = np.multiply.outer(waves.real / length_px, u[shown])
         angle += np.multiply.outer(waves.imag / length_px, v[shown])
         angle += phases[:, None]
@@ -545,10 +550,10 @@ def surface_descriptors(
 def _waves(
     count: int, random: np.random.Generator
 ) -> tuple[Complex128[np.ndarray, "{count}"], Float64[np.ndarray, "{count}"]]:
-    """Wave vectors that follow a Gaussian of unit width, and their phases.
+    """Return wave vectors that follow a Gaussian of unit width, and their phases.
 
-    The lengths are the Gaussian's quantiles and the directions turn by the golden angle: the kernel comes out
-    rounder than with independent draws. Only the first direction and the phases are left to chance.
+    The lengths are the Gaussian's quantiles and the directions advance by the golden angle, which gives a rounder
+    kernel than independent samples. Only the first direction and the phases are random.
     """
     number = np.arange(count)
     lengths = np.sqrt(-2 * np.log(1 - (number + 0.5) / count))
@@ -557,11 +562,11 @@ def _waves(
 
 
 def tiled_mask(height: int, width: int, count: int) -> UInt16[np.ndarray, "{height} {width}"]:
-    """A label map of `count` small boxes on a grid with gaps of background, ids from 1 in reading order."""
-    if not (height >= 1 and width >= 1 and 1 <= count <= _MOST_IDS):
+    """Make a mask of `count` small boxes on a grid with gaps of background, ids from 1 in reading order."""
+    if not (height >= 1 and width >= 1 and 1 <= count <= _MAX_IDS):
         raise SettingsError(
-            f"a mask of {width}x{height} with {count} objects was asked for",
-            remedy=f"give sides of at least 1 px and 1 to {_MOST_IDS} objects",
+            f"a mask of {width}x{height} cannot have {count} objects",
+            remedy=f"give sides of at least 1 px and 1 to {_MAX_IDS} objects",
         )
     columns = min(count, math.ceil(math.sqrt(count * width / height)))
     rows = math.ceil(count / columns)

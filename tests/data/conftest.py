@@ -1,11 +1,11 @@
-"""One folder of moving synthetic videos and its index, shared by tests that only read them."""
+"""A folder of moving synthetic videos and its index, shared by tests that only read them."""
 
 from pathlib import Path
 
 import pytest
 from training_footage import moving_folder
 
-from timecycle.data.index import Index, make_index
+from timecycle.data.corpus.index import Index, make_index
 
 
 @pytest.fixture(scope="session")

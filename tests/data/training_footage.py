@@ -1,4 +1,4 @@
-"""A small folder of videos to learn from, some of which are trouble."""
+"""A small folder of moving videos to train on."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -6,19 +6,14 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from films import write_film
+from made_videos import make_video
 from timecycle.synthetic import World, WorldConfig, make_world
 
-HEIGHT, WIDTH = 64, 96
+HEIGHT, WIDTH = 64, 96  # of the videos of make_video too
 
 
-def world(seed: int = 0, *, frames: int = 16, still: bool = False) -> World:
-    return make_world(WorldConfig(height_px=HEIGHT, width_px=WIDTH, frames=frames, seed=seed, still=still))
-
-
-def write_video(path: Path, images: Iterable[np.ndarray], *, fps: float = 12) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return write_film(path, list(images), fps=fps)
+def world(seed: int = 0, *, frames: int = 16) -> World:
+    return make_world(WorldConfig(height_px=HEIGHT, width_px=WIDTH, frames=frames, seed=seed))
 
 
 def write_images(folder: Path, images: Iterable[np.ndarray]) -> Path:
@@ -30,5 +25,5 @@ def write_images(folder: Path, images: Iterable[np.ndarray]) -> Path:
 
 def moving_folder(folder: Path, *, videos: int = 5) -> Path:
     for number in range(videos):
-        write_video(folder / f"v_Play_g{number // 2:02d}_c{number % 2:02d}.mp4", world(number).frames())
+        make_video(folder / f"v_Play_g{number // 2:02d}_c{number % 2:02d}.mp4", number)
     return folder

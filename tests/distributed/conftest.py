@@ -1,4 +1,4 @@
-"""Footage and settings for small runs of several processes."""
+"""Videos and settings for small runs of several processes."""
 
 from small_runs import tiny, videos
 

@@ -1,4 +1,4 @@
-"""Real processes under torchrun: whatever their number, every sample is seen once and the run goes on."""
+"""Processes under torchrun: whatever the world size, every sample is visited once and the run is resumed."""
 
 import os
 import subprocess
@@ -31,12 +31,14 @@ def show(progress):
 
 config = train_config("small", settings.split())
 begun = Path(folder, "train.json").exists()
-done = trainer.train(Path(videos), Path(folder), config, resume=begun, watch=trainer.Watch(step=show))
+done = trainer.train(Path(videos), Path(folder), config, resume=begun, callbacks=trainer.Callbacks(step=show))
 """
 
 
-def run(world: int, *words) -> str:
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"] if world > 1 else []
+def run(world_size: int, *words) -> str:
+    launcher = (
+        ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world_size}"] if world_size > 1 else []
+    )
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     done = subprocess.run(
         [sys.executable, *launcher, *map(str, words)],
@@ -50,12 +52,12 @@ def run(world: int, *words) -> str:
 
 
 @pytest.mark.slow  # starts five processes, each of which imports torch and trains
-def test_two_processes_then_one_then_two_see_every_sample_once(videos, tiny, tmp_path):
+def test_changing_world_sizes_visit_every_sample_once(videos, tiny, tmp_path):
     program, log = tmp_path / "program.py", tmp_path / "samples.txt"
     program.write_text(PROGRAM)
     settings = " ".join((*tiny, "objective=walks", "steps=6", "precision=fp32", "workers=0"))
-    for world, last in ((2, 2), (1, 4), (2, 6)):
-        run(world, program, videos, tmp_path / "run", log, last, settings)
+    for world_size, last in ((2, 2), (1, 4), (2, 6)):
+        run(world_size, program, videos, tmp_path / "run", log, last, settings)
     assert (tmp_path / "run" / "weights.safetensors").exists()
     assert [line["step"] for line in read_journal(tmp_path / "run")] == [1, 2, 3, 4, 5, 6]
     seen = [tuple(map(int, line.split())) for line in log.read_text().splitlines()]
@@ -64,8 +66,8 @@ def test_two_processes_then_one_then_two_see_every_sample_once(videos, tiny, tmp
 
 
 @pytest.mark.slow  # starts two processes
-def test_the_command_runs_in_several_processes_and_speaks_once(videos, tiny, tmp_path):
+def test_command_in_several_processes_prints_once(videos, tiny, tmp_path):
     words = ("train", videos, "-o", tmp_path / "run", "--steps", 2, "--set", *tiny)
-    said = run(2, "-m", "timecycle", *words)
-    assert said.count("weights:") == 1
-    assert "to go on" not in said
+    output = run(2, "-m", "timecycle", *words)
+    assert output.count("weights:") == 1
+    assert "to resume" not in output

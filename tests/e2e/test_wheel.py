@@ -1,4 +1,4 @@
-"""The built wheel, away from the checkout: what a new user gets."""
+"""The built wheel, installed outside of the checkout."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow  # builds and installs the wheel
-def test_the_wheel_carries_a_video_of_ones_own(tmp_path):
+def test_installed_wheel_propagates_labels(tmp_path):
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path / "dist"), str(ROOT)]
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = (tmp_path / "dist").glob("timecycle-*.whl")

@@ -1,6 +1,6 @@
-"""Small reports that look like real ones, for the tests of what is made from reports."""
+"""Small reports in the form of real ones, for tests of tables, plots and comparisons."""
 
-from timecycle.evaluation.report import Report
+from timecycle.evaluation.reporting.report import Report
 
 CONFIG = {
     "image_size_px": 240,
@@ -14,7 +14,7 @@ CONFIG = {
 
 
 def davis_report(encoder="rgb", j=(0.2, 0.4, 0.6, 0.5, 0.7, 0.3), *, benchmark="davis2016", sha256="ab", **config):
-    """J as given per clip, F always 0.1 above, each frame of a clip scored alike."""
+    """Make a report with J as given per clip, F 0.1 above it, and the same score on each frame of a clip."""
     clips = {f"clip-{i}": value for i, value in enumerate(j)}
     mean = sum(j) / len(j)
     return Report(

@@ -1,4 +1,4 @@
-"""BADJA on small trees: coordinates brought to the frames' size, and every count of joints done by hand."""
+"""BADJA on small datasets: coordinates scaled to the frames on disk, and scores counted by hand."""
 
 import json
 import logging
@@ -9,10 +9,10 @@ from PIL import Image
 
 from oracle import OracleEncoder
 from timecycle.errors import LabelError, SettingsError
-from timecycle.evaluation.badja import JOINTS, find_badja
 from timecycle.evaluation.benchmark import Benchmark
 from timecycle.evaluation.evaluate import evaluate
-from timecycle.evaluation.methods import Identity, Neighbours, load_method
+from timecycle.evaluation.methods.registry import Identity, NearestNeighbours, load_method
+from timecycle.evaluation.protocols.badja import JOINTS, find_badja
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.synthetic import WorldConfig, make_world
 
@@ -21,7 +21,7 @@ PLACE = {8: (500, 300), 9: (500, 700), 10: (600, 1200)}  # (y, x) in an image of
 
 
 def write_davis(davis, name="cows", *, size="480p", silhouette=20, images=None, suffix="jpg"):
-    """Frames of a tenth of 1920 x 1080; silhouettes of 20 x 20, whose area has the root 20: PCK@0.2 reaches 4 px."""
+    """Frames of a tenth of 1920 x 1080; silhouettes of 20 x 20, so that the threshold of PCK@0.2 is 4 px."""
     if images is None:
         images = list(make_world(WorldConfig(height_px=108, width_px=192, frames=10, still=True)).frames())
     for part in ("JPEGImages", "Annotations"):
@@ -48,12 +48,12 @@ def annotate(path, frames):
     path.write_text(json.dumps(records))
 
 
-def seen_joints(world, t):
+def visible_joints(world, t):
     """The world's visible keypoints, numbered as BADJA's joints, at ten times the size."""
-    truth = world.keypoints(t)
+    ground_truth = world.keypoints(t)
     return {
         joint: (round(10 * (float(y) + 0.5) - 0.5), round(10 * (float(x) + 0.5) - 0.5))
-        for joint, (x, y), visible in zip(JOINTS, truth.xy, truth.visible, strict=False)
+        for joint, (x, y), visible in zip(JOINTS, ground_truth.xy, ground_truth.visible, strict=False)
         if visible
     }
 
@@ -61,7 +61,7 @@ def seen_joints(world, t):
 @pytest.fixture
 def root(tmp_path):
     """Joints 8 and 9 are given on frame 2. On frame 4 they have moved by 3 px and 5 px; on frame 7 joint 8 is void
-    and 9 is back. Joint 10 is seen on both but was not given."""
+    and 9 is back in its position. Joint 10 is visible on both but was not given."""
     write_davis(tmp_path / "davis2016")
     y, x = PLACE[8]
     frame4 = {8: (y, x + 30), 9: (PLACE[9][0] + 50, PLACE[9][1]), 10: PLACE[10]}
@@ -76,18 +76,19 @@ def test_the_first_annotated_frame_gives_the_joints_at_the_size_of_the_frames(ro
     assert "1 of 7 sequences of BADJA are in" in caplog.text
     assert isinstance(benchmark, Benchmark)
     (clip,) = benchmark.clips
-    assert (clip.name, clip.first, len(clip.frames)) == ("cows", 2, 8)
-    given = clip.given()
-    assert len(given.names) == 20
-    assert [n for n, seen in zip(given.names, given.visible, strict=True) if seen] == ["upper_right_1", "upper_right_2"]
+    assert (clip.name, clip.annotated_frame, len(clip.frames)) == ("cows", 2, 8)
+    joints = clip.read_annotation()
+    assert len(joints.names) == 20
+    visible = [name for name, visible in zip(joints.names, joints.visible, strict=True) if visible]
+    assert visible == ["upper_right_1", "upper_right_2"]
     # Pixel 300 of 1920 has its centre at 300.5 from the edge, so at 30.05 from the edge of 192: pixel 29.55.
-    np.testing.assert_allclose(given.xy[0], [29.55, 49.55], atol=1e-4)
+    np.testing.assert_allclose(joints.xy[0], [29.55, 49.55], atol=1e-4)
 
 
 def test_scores_by_hand(root, tmp_path):
-    """Of the three given joints seen later, two are right; joint 8 is right 1 of 1, joint 9 1 of 2.
+    """Of the three visible positions of given joints, two are correct: joint 8 1 of 1, joint 9 1 of 2.
 
-    With the given frame 4 of 5; with the two sightings of joint 10, which nobody could know, 2 of 5.
+    With the annotated frame 4 of 5; with the two positions of joint 10, which was not given, 2 of 5.
     """
     report = evaluate(find_badja(root, davis=None), Identity(), CONFIG, tmp_path / "out")
     assert report.benchmark == "badja"
@@ -98,7 +99,7 @@ def test_scores_by_hand(root, tmp_path):
         "PCK@0.2_all_joints": 0.4,
     }
     assert report.per_sequence["cows"]["per_joint"] == {"upper_right_1": 1.0, "upper_right_2": 0.5}
-    assert not (tmp_path / "out" / "predictions" / "cows" / "00001.csv").exists()  # before the given frame
+    assert not (tmp_path / "out" / "predictions" / "cows" / "00001.csv").exists()  # before the annotated frame
 
 
 def test_clips_weigh_the_same(root, tmp_path):
@@ -113,8 +114,8 @@ def test_an_encoder_that_knows_the_surface_follows_its_points(tmp_path):
     """The world's own keypoints as joints: a reach of 8 px, a cell of the encoder, is kept over all frames."""
     world = make_world(WorldConfig(height_px=108, width_px=192, frames=8, objects=2))
     write_davis(tmp_path / "davis2016", silhouette=40, images=list(world.frames()), suffix="png")
-    annotate(tmp_path / "badja" / "cows.json", {t: seen_joints(world, t) for t in (0, 3, 7)})
-    method = Neighbours(OracleEncoder(world))
+    annotate(tmp_path / "badja" / "cows.json", {t: visible_joints(world, t) for t in (0, 3, 7)})
+    method = NearestNeighbours(OracleEncoder(world))
     whole = PropagateConfig(image_size_px=108, window_px=None, anchor_window_px=None)
     report = evaluate(find_badja(tmp_path / "badja", davis=None), method, whole, tmp_path / "out")
     assert report.scores["PCK@0.2"] > 0.9
@@ -132,7 +133,7 @@ def test_a_joint_called_hidden_is_wrong(root, tmp_path):
     assert benchmark.score(tmp_path / "predictions").overall["PCK@0.2"] == pytest.approx(2 / 3, abs=1e-6)
 
 
-def test_the_repository_s_own_layout(tmp_path):
+def test_the_layout_of_the_badja_repository_is_found(tmp_path):
     write_davis(tmp_path / "DAVIS", size="Full-Resolution")
     annotate(tmp_path / "joint_annotations" / "cows.json", {0: PLACE, 5: PLACE})
     annotate(tmp_path / "joint_annotations" / "rs_dog.json", {0: PLACE})  # its frames are not of DAVIS
@@ -173,20 +174,20 @@ def test_missing_folders_and_files_are_named(root, tmp_path):
 @pytest.mark.parametrize(
     "text", ["{", "[]", "[1]", '[{"joints": []}]', '[{"image_path": "a/00000.jpg", "joints": [1]}]']
 )
-def test_a_file_that_is_no_annotation_is_named(root, text):
+def test_a_file_that_is_no_annotation_is_refused_by_name(root, text):
     (root / "cows.json").write_text(text)
     with pytest.raises(LabelError, match=r"cows.json is not an annotation of BADJA"):
-        find_badja(root, davis=None).clips[0].given()
+        find_badja(root, davis=None).clips[0].read_annotation()
 
 
-def test_an_annotation_with_nothing_to_score_is_named(root, tmp_path):
+def test_an_annotation_with_nothing_to_score_is_refused_by_name(root, tmp_path):
     annotate(root / "cows.json", {1: {8: PLACE[8]}, 3: {9: PLACE[9]}})
     with pytest.raises(LabelError, match=r"cows.json has no joint of its first annotated frame on a later one"):
         evaluate(find_badja(root, davis=None), Identity(), CONFIG, tmp_path / "out")
 
 
 @pytest.mark.data
-def test_the_real_sequences(data, tmp_path):
+def test_copying_on_the_real_sequences_scores_as_counted(data, tmp_path):
     """Of 311, 374, 174 and 151 joints visible on later frames 0, 0, 30 and 12 are of joints that were not given."""
     benchmark = find_badja(data / "badja", davis=None)
     copied = evaluate(benchmark, Identity(), CONFIG, tmp_path / "identity")
@@ -196,5 +197,5 @@ def test_the_real_sequences(data, tmp_path):
     assert per["dog"]["PCK@0.2_all_joints"] == pytest.approx(8 / 174, abs=1e-6)
     one = find_badja(data / "badja", davis=data / "davis2016", names=["horsejump-high"])
     small = PropagateConfig(image_size_px=120, window_px=24, anchor_window_px=24)
-    carried = evaluate(one, load_method("rgb"), small, tmp_path / "rgb")
-    assert carried.scores["PCK@0.2"] > per["horsejump-high"]["PCK@0.2"]
+    propagated = evaluate(one, load_method("rgb"), small, tmp_path / "rgb")
+    assert propagated.scores["PCK@0.2"] > per["horsejump-high"]["PCK@0.2"]

@@ -5,7 +5,7 @@ import pytest
 from reports import davis_report
 
 from timecycle.errors import SettingsError
-from timecycle.evaluation.compare import compare, text
+from timecycle.evaluation.reporting.compare import compare, comparison_text
 
 A = davis_report("rgb", (0.20, 0.40, 0.60, 0.50, 0.70, 0.30))
 B = davis_report("vgg16", (0.35, 0.52, 0.71, 0.58, 0.84, 0.45))
@@ -15,50 +15,50 @@ def only(comparison, score):
     return next(difference for difference in comparison.differences if difference.score == score)
 
 
-def test_a_clear_gain_is_told_with_its_interval_and_the_clips():
-    found = only(compare(A, B), "J")
-    assert found.difference == pytest.approx(0.125)
-    assert 0.08 <= found.low < found.difference < found.high <= 0.15
-    assert (found.better, found.worse, found.sequences) == (6, 0, 6)
-    assert (found.a, found.b) == (pytest.approx(0.45), pytest.approx(0.575))
-    lines = text(compare(A, B)).splitlines()
+def test_a_clear_gain_is_described_with_its_interval_and_the_clips():
+    result = only(compare(A, B), "J")
+    assert result.difference == pytest.approx(0.125)
+    assert 0.08 <= result.low < result.difference < result.high <= 0.15
+    assert (result.better, result.worse, result.sequences) == (6, 0, 6)
+    assert (result.a, result.b) == (pytest.approx(0.45), pytest.approx(0.575))
+    lines = comparison_text(compare(A, B)).splitlines()
     assert lines[0] == "davis2016: A is rgb, B is vgg16"
     assert "J 45.0 -> 57.5: B is better by 12.5 J points [" in lines[2]
     assert lines[2].endswith("] on 6 sequences (better on 6, worse on 0)")
 
 
-def test_the_main_scores_are_compared_and_their_sides_are_not():
+def test_the_main_scores_are_compared_and_their_variants_are_not():
     assert [difference.score for difference in compare(A, B).differences] == ["JF", "J", "F"]
 
 
-def test_turned_around_everything_changes_its_sign():
-    there, back = only(compare(A, B), "J"), only(compare(B, A), "J")
-    assert there.difference == pytest.approx(-back.difference)
-    assert (there.low, there.high) == (pytest.approx(-back.high, abs=0.01), pytest.approx(-back.low, abs=0.01))
-    assert (there.verdict, back.verdict) == ("better", "worse")
-    words = text(compare(B, A))
+def test_swapped_reports_give_the_negated_difference():
+    ab, ba = only(compare(A, B), "J"), only(compare(B, A), "J")
+    assert ab.difference == pytest.approx(-ba.difference)
+    assert (ab.low, ab.high) == (pytest.approx(-ba.high, abs=0.01), pytest.approx(-ba.low, abs=0.01))
+    assert (ab.verdict, ba.verdict) == ("better", "worse")
+    words = comparison_text(compare(B, A))
     assert "B is worse by 12.5 J points [" in words
-    assert "-12" not in words  # told in the direction of the sentence
+    assert "-12" not in words  # "worse by" already has the sign
 
 
 def test_a_report_does_not_differ_from_itself():
-    found = compare(A, A)
-    assert {difference.verdict for difference in found.differences} == {"unclear"}
-    assert text(found).count("no difference that this data can show") == 3
+    result = compare(A, A)
+    assert {difference.verdict for difference in result.differences} == {"unclear"}
+    assert comparison_text(result).count("no difference that this data can show") == 3
 
 
-def test_a_gain_on_one_clip_and_a_loss_on_another_is_no_difference():
+def test_gains_and_losses_on_different_clips_are_unclear():
     mixed = davis_report("sift", (0.40, 0.20, 0.61, 0.49, 0.90, 0.12))
     assert only(compare(A, mixed), "J").verdict == "unclear"
 
 
-def test_few_sequences_do_not_tell():
+def test_few_sequences_give_no_verdict():
     few = compare(davis_report("rgb", (0.1, 0.2)), davis_report("sift", (0.8, 0.9)))
     assert only(few, "J").verdict == "too few"
-    assert "too few sequences to tell" in text(few)
+    assert "too few sequences to tell" in comparison_text(few)
 
 
-def test_errors_are_better_when_lower():
+def test_lower_errors_are_better():
     a, b = (
         dataclasses.replace(
             report,
@@ -67,53 +67,55 @@ def test_errors_are_better_when_lower():
         )
         for report, shift in ((A, 0.0), (B, -8.0))
     )
-    found = only(compare(a, b), "L1_5")
-    assert (found.verdict, found.better, found.worse) == ("better", 6, 0)
-    assert found.difference == pytest.approx(-8)
-    assert "B is better by 8.0 L1, 5 frames (lower is better) [8.0, 8.0] on 6 sequences" in text(compare(a, b))
+    result = only(compare(a, b), "L1_5")
+    assert (result.verdict, result.better, result.worse) == ("better", 6, 0)
+    assert result.difference == pytest.approx(-8)
+    assert "B is better by 8.0 L1, 5 frames (lower is better) [8.0, 8.0] on 6 sequences" in comparison_text(
+        compare(a, b)
+    )
     assert only(compare(b, a), "L1_5").verdict == "worse"
 
 
-def test_objects_weigh_alike_where_clips_have_several():
+def test_clips_are_weighted_by_their_number_of_objects():
     def with_objects(report):
         clips = {name: {**clip, "objects": 1 + 3 * (name == "clip-0")} for name, clip in report.per_sequence.items()}
         return dataclasses.replace(report, per_sequence=clips)
 
     gains = np.array([0.15, 0.12, 0.11, 0.08, 0.14, 0.15])
-    found = only(compare(with_objects(A), with_objects(B)), "J")
-    assert found.difference == pytest.approx(np.average(gains, weights=[4, 1, 1, 1, 1, 1]))
+    result = only(compare(with_objects(A), with_objects(B)), "J")
+    assert result.difference == pytest.approx(np.average(gains, weights=[4, 1, 1, 1, 1, 1]))
 
 
-def test_clips_without_a_number_are_left_out():
+def test_clips_without_a_score_are_left_out():
     clips = {**B.per_sequence, "clip-2": {**B.per_sequence["clip-2"], "J": float("nan")}}
     assert only(compare(A, dataclasses.replace(B, per_sequence=clips)), "J").sequences == 5
 
 
-def test_scores_that_are_not_means_over_clips_are_named():
+def test_a_warning_names_scores_that_are_not_means_over_clips():
     pooled = dataclasses.replace(B, scores={**B.scores, "J": 0.7})
     assert any("so J may differ" in warning for warning in compare(A, pooled).warnings)
     assert compare(A, B).warnings == ()
 
 
-def test_other_settings_are_named():
+def test_a_warning_names_different_settings():
     (warning,) = compare(A, davis_report("rgb", neighbours=5, window_px=None)).warnings
     assert warning == "the settings differ too: neighbours 10 and 5; window_px 48.0 and None"
     elsewhere = dataclasses.replace(B, config={})
     assert compare(A, elsewhere).warnings == ("the settings of B are not known",)
 
 
-def test_other_benchmarks_and_other_data_are_refused():
+def test_different_benchmarks_and_data_are_refused():
     with pytest.raises(SettingsError, match="davis2016 and vgg16 on davis2017"):
         compare(A, davis_report("vgg16", benchmark="davis2017"))
     with pytest.raises(SettingsError, match="sha256 is ab for rgb and cd for vgg16"):
         compare(A, davis_report("vgg16", sha256="cd"))
 
 
-def test_a_part_of_the_sequences_is_compared_and_said():
+def test_shared_sequences_are_compared_with_a_warning():
     part = davis_report("vgg16", (0.35, 0.52, 0.71, 0.58, 0.84), sha256="cd")
-    found = compare(A, part)
-    assert found.sequences == 5
-    assert "compared on the 5 of both" in found.warnings[0]
+    result = compare(A, part)
+    assert result.sequences == 5
+    assert "compared on the 5 of both" in result.warnings[0]
     clips = {**part.per_sequence, "clip-1": {**part.per_sequence["clip-1"], "J_per_frame": [0.5] * 9}}
     with pytest.raises(SettingsError, match="clip-1 has another number of frames"):
         compare(A, dataclasses.replace(part, per_sequence=clips))
@@ -128,27 +130,29 @@ def test_reports_without_a_common_clip_or_score_are_refused():
 
 
 @pytest.mark.parametrize("what", ["frames", "objects"])
-def test_shared_clips_must_be_as_long_and_show_as_much(what):
+def test_shared_clips_must_have_the_same_numbers_of_frames_and_objects(what):
     part = davis_report("vgg16", (0.35, 0.52, 0.71, 0.58, 0.84), sha256="cd")
     clips = {**part.per_sequence, "clip-1": {**part.per_sequence["clip-1"], what: 9}}
     with pytest.raises(SettingsError, match=f"clip-1 has another number of {what} for rgb than for vgg16"):
         compare(A, dataclasses.replace(part, per_sequence=clips))
-    del clips["clip-1"][what]  # reports of before this was told
+    del clips["clip-1"][what]  # as in reports of older versions
     assert compare(A, dataclasses.replace(part, per_sequence=clips)).sequences == 5
 
 
-def test_methods_that_hide_more_joints_than_others_are_named():
+def test_a_warning_names_methods_that_hide_more_joints():
     def jhmdb(encoder, counted):
         scores = {"PCK@0.1": 0.5, "counted": counted}
         return dataclasses.replace(A, encoder=encoder, scores=scores, per_sequence={f"c{i}": scores for i in range(6)})
 
-    found = compare(jhmdb("rgb", 0.99), jhmdb("vgg16", 0.9))
-    assert [difference.score for difference in found.differences] == ["PCK@0.1"]
-    (warning,) = found.warnings
+    result = compare(jhmdb("rgb", 0.99), jhmdb("vgg16", 0.9))
+    assert [difference.score for difference in result.differences] == ["PCK@0.1"]
+    (warning,) = result.warnings
     assert warning.startswith("99.0 % of the joints are counted for A and 90.0 % for B: compare the scores called hid")
     assert compare(jhmdb("rgb", 0.99), jhmdb("vgg16", 0.98)).warnings == ()
 
 
-def test_files_of_one_name_are_told_apart_by_their_checksums():
+def test_files_of_the_same_name_are_distinguished_by_their_checksums():
     one, other = (dataclasses.replace(davis_report("weights.safetensors"), weights_sha256=digit * 64) for digit in "12")
-    assert "A is weights.safetensors (11111111), B is weights.safetensors (22222222)" in text(compare(one, other))
+    assert "A is weights.safetensors (11111111), B is weights.safetensors (22222222)" in comparison_text(
+        compare(one, other)
+    )

@@ -1,14 +1,15 @@
-"""Composites of footage without labels: masks that are true, a folder that is DAVIS's, the same every time."""
+"""Composites of unlabelled video: known masks, the layout of DAVIS, and reproducible."""
 
 import numpy as np
 import pytest
 
 from clips import small_world, write_clip
 from timecycle.cli import main
-from timecycle.data.index import make_index
+from timecycle.data.augment.composites import CompositesConfig, make_composite
+from timecycle.data.corpus.index import make_index
 from timecycle.errors import OutputError, SettingsError
-from timecycle.evaluation.composites import CompositesConfig, find_composites, make_composite, make_composites
-from timecycle.evaluation.davis import find_davis
+from timecycle.evaluation.protocols.composites import find_composites, make_composites
+from timecycle.evaluation.protocols.davis import find_davis
 from timecycle.synthetic import WorldConfig, make_world
 
 CONFIG = CompositesConfig(frames=6, side_px=64)
@@ -32,7 +33,7 @@ def footage(videos, tmp_path_factory):
     return make_composites(videos, tmp_path_factory.mktemp("footage") / "made", CONFIG)
 
 
-def test_the_mask_is_where_the_thing_is_and_it_moves(videos, entries):
+def test_masks_are_of_a_plausible_size_and_move(videos, entries):
     for number in range(4):
         made = make_composite(videos, entries, CONFIG, number)
         assert made.frames.shape == (6, 64, 64, 3)
@@ -40,13 +41,13 @@ def test_the_mask_is_where_the_thing_is_and_it_moves(videos, entries):
         assert (made.masks[0] != made.masks[-1]).any()
 
 
-def test_clips_are_pure_functions_of_their_number(videos, entries):
+def test_composite_is_a_pure_function_of_its_number(videos, entries):
     first, again, other = (make_composite(videos, entries, CONFIG, number) for number in (3, 3, 5))
     assert np.array_equal(first.frames, again.frames)
     assert not np.array_equal(first.frames, other.frames)
 
 
-def test_what_is_written_is_read_as_davis(footage):
+def test_written_composites_are_read_as_davis(footage):
     assert len(find_davis(footage, year="2016").clips) == 20
     benchmark = find_composites(footage)
     assert benchmark.name == "composites"
@@ -55,21 +56,21 @@ def test_what_is_written_is_read_as_davis(footage):
     assert perfect["J"] == perfect["F"] == 1
 
 
-def test_what_is_there_stays_and_other_settings_are_refused(videos, footage):
+def test_finished_composites_are_kept_and_other_settings_refused(videos, footage):
     before = (footage / "JPEGImages" / "480p" / "composite-00" / "00000.jpg").stat().st_mtime_ns
     make_composites(videos, footage, CONFIG)
     assert (footage / "JPEGImages" / "480p" / "composite-00" / "00000.jpg").stat().st_mtime_ns == before
-    with pytest.raises(OutputError, match="holds composites made otherwise; choose another folder, or remove it"):
+    with pytest.raises(OutputError, match="holds composites made with other settings; choose another folder"):
         make_composites(videos, footage, CompositesConfig(frames=6, side_px=64, seed=1))
 
 
-def test_footage_that_is_too_short_is_named(tmp_path):
+def test_too_short_videos_are_refused(tmp_path):
     write_clip(tmp_path / "a.mp4", small_world(frames=4))
     with pytest.raises(SettingsError, match=r"0 videos in .* have 6 frames and motion; give more footage"):
         make_composites(tmp_path, tmp_path / "out", CONFIG)
 
 
-def test_an_encoder_is_scored_on_footage_without_labels(footage, videos, tmp_path, capsys, monkeypatch):
+def test_encoder_is_scored_on_composites_of_unlabelled_videos(footage, videos, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("timecycle.cli.evaluate.CompositesConfig", lambda seed: CONFIG)
     words = ["--footage", str(footage), "--encoder", "rgb", "--preset", "fast", "--sequences", "composite-00"]
     assert main(["evaluate", "composites", str(videos), *words, "-o", str(tmp_path / "out")]) == 0

@@ -1,4 +1,4 @@
-"""DAVIS on a small tree in its own layout: found or refused exactly, predicted once, scored as the protocol says."""
+"""DAVIS on a small dataset in its own layout: finding it, resuming predictions, and scoring by the protocol."""
 
 import json
 import logging
@@ -9,12 +9,12 @@ import pytest
 from PIL import Image
 
 from timecycle.errors import LabelError, OutputError, SettingsError
-from timecycle.evaluation.davis import find_davis
 from timecycle.evaluation.evaluate import evaluate, evaluate_masks
-from timecycle.evaluation.methods import Identity, Neighbours, load_method
-from timecycle.evaluation.report import read_report
+from timecycle.evaluation.methods.registry import Identity, NearestNeighbours, load_method
+from timecycle.evaluation.protocols.davis import find_davis
+from timecycle.evaluation.reporting.report import read_report
 from timecycle.labels.palette import palette
-from timecycle.model.foreign.rgb import RgbEncoder
+from timecycle.model.third_party.rgb import RgbEncoder
 from timecycle.propagation.settings import PropagateConfig
 from trees import davis_tree
 
@@ -32,22 +32,22 @@ def root(tmp_path_factory):
 def test_both_years_are_found_by_their_lists(tmp_path):
     davis_tree(tmp_path / "a", year="2016", filmed=1)
     davis_tree(tmp_path / "b", year="2017", filmed=1)
-    found = [find_davis(tmp_path / folder, names=["clip00"]) for folder in "ab"]
-    assert [benchmark.name for benchmark in found] == ["davis2016", "davis2017"]
-    assert [sorted(np.unique(benchmark.clips[0].given().ids)) for benchmark in found] == [[0, 1], [0, 1, 2]]
+    both = [find_davis(tmp_path / folder, names=["clip00"]) for folder in "ab"]
+    assert [benchmark.name for benchmark in both] == ["davis2016", "davis2017"]
+    assert [sorted(np.unique(benchmark.clips[0].read_annotation().ids)) for benchmark in both] == [[0, 1], [0, 1, 2]]
 
 
-def test_the_joint_release_lists_both_and_may_be_asked_for_either(tmp_path):
+def test_either_year_of_the_joint_release_can_be_chosen(tmp_path):
     davis_tree(tmp_path, year="2017", filmed=1)
     names = "\n".join(f"clip{number:02d}" for number in range(20))
     (tmp_path / "ImageSets" / "2016").mkdir()
     (tmp_path / "ImageSets" / "2016" / "val.txt").write_text(names)
     assert find_davis(tmp_path, names=["clip00"]).year == "2017"
     single = find_davis(tmp_path, year="2016", names=["clip00"])
-    assert set(np.unique(single.clips[0].given().ids)) == {0, 1}
+    assert set(np.unique(single.clips[0].read_annotation().ids)) == {0, 1}
 
 
-def test_the_truth_scores_one_and_so_does_copying_where_nothing_moves(root, tmp_path):
+def test_the_ground_truth_scores_one_and_so_does_copying_in_a_static_video(root, tmp_path):
     benchmark = find_davis(root, names=CLIPS)
     scores = benchmark.score(root / "Annotations" / "480p")
     assert scores.overall["JF"] == scores.overall["J_recall"] == 1
@@ -58,7 +58,7 @@ def test_the_truth_scores_one_and_so_does_copying_where_nothing_moves(root, tmp_
 
 
 def test_objects_are_averaged_not_clips(tmp_path):
-    """Two clips of 2017, with two objects and with one: the mean over the dataset weighs each object once."""
+    """In two clips of 2017, with two objects and with one, each object weighs the same."""
     davis_tree(tmp_path / "root", year="2017", filmed=2, frames=6)
     for path in (tmp_path / "root" / "Annotations" / "480p" / "clip01").iterdir():
         ids = np.array(Image.open(path))
@@ -70,11 +70,11 @@ def test_objects_are_averaged_not_clips(tmp_path):
     assert [per[name]["objects"] for name in CLIPS] == [2, 1]
     assert report.scores["J"] == pytest.approx((2 * two + one) / 3, abs=1e-5)
     assert report.scores["J"] != pytest.approx((two + one) / 2, abs=1e-2)
-    assert len(per["clip00"]["J_per_frame"]) == 4  # the first and the last of 6 are left out
+    assert len(per["clip00"]["J_per_frame"]) == 4  # the first and the last of 6 are not scored
     assert per["clip00"]["frames"] == 6
 
 
-def test_a_report_says_all_that_is_needed_to_trust_it(root, tmp_path):
+def test_a_report_has_scores_settings_data_and_machine(root, tmp_path):
     report = evaluate(find_davis(root, names=CLIPS), load_method("rgb"), CONFIG, tmp_path)
     raw = json.loads((tmp_path / "report.json").read_text())
     wanted = {"benchmark", "encoder", "scores", "per_sequence", "commit", "config", "weights_sha256", "data"}
@@ -85,36 +85,36 @@ def test_a_report_says_all_that_is_needed_to_trust_it(root, tmp_path):
     assert read_report(tmp_path) == read_report(tmp_path / "report.json") == report
 
 
-class Counting(Neighbours):
-    """Carries as its encoder does, and counts the clips it was asked to carry."""
+class Counting(NearestNeighbours):
+    """Counts the clips that it propagates labels through."""
 
-    carried = 0
+    clips = 0
     stop_at: int | None = None
 
-    def carry(self, video, first, given, config):
-        type(self).carried += 1
-        if self.stop_at == self.carried:
+    def propagate(self, video, annotated_frame, annotation, config):
+        type(self).clips += 1
+        if self.stop_at == self.clips:
             raise KeyboardInterrupt
-        yield from super().carry(video, first, given, config)
+        yield from super().propagate(video, annotated_frame, annotation, config)
 
 
-def test_an_interrupted_evaluation_goes_on_with_the_clip_it_was_in(root, tmp_path):
+def test_an_interrupted_evaluation_resumes_with_the_interrupted_clip(root, tmp_path):
     benchmark = find_davis(root, names=CLIPS)
-    Counting.carried, Counting.stop_at = 0, 2
+    Counting.clips, Counting.stop_at = 0, 2
     with pytest.raises(KeyboardInterrupt):
         evaluate(benchmark, Counting(RgbEncoder()), CONFIG, tmp_path / "cut")
     assert [path.name for path in (tmp_path / "cut" / "predictions").iterdir()] == ["clip00"]
-    Counting.carried, Counting.stop_at = 0, None
+    Counting.clips, Counting.stop_at = 0, None
     resumed = evaluate(benchmark, Counting(RgbEncoder()), CONFIG, tmp_path / "cut")
-    assert Counting.carried == 1
+    assert Counting.clips == 1
     whole = evaluate(benchmark, Counting(RgbEncoder()), CONFIG, tmp_path / "whole")
     assert resumed.per_sequence == whole.per_sequence
-    assert Counting.carried == 3
+    assert Counting.clips == 3
     evaluate(benchmark, Counting(RgbEncoder()), CONFIG, tmp_path / "whole")
-    assert Counting.carried == 3  # only scored again
+    assert Counting.clips == 3  # scored again without predicting
 
 
-def test_predictions_of_other_settings_weights_or_data_are_never_mixed(root, tmp_path):
+def test_predictions_of_different_settings_weights_or_data_are_never_mixed(root, tmp_path):
     benchmark = find_davis(root, names=["clip00"])
     evaluate(benchmark, load_method("rgb"), CONFIG, tmp_path)
     other = PropagateConfig(image_size_px=64, window_px=16, anchor_window_px=24)
@@ -128,13 +128,13 @@ def test_predictions_of_other_settings_weights_or_data_are_never_mixed(root, tmp
     assert report.encoder == "identity"
 
 
-def test_predictions_without_a_record_are_not_taken_up(root, tmp_path):
+def test_predictions_without_a_record_are_refused(root, tmp_path):
     (tmp_path / "predictions").mkdir()
     with pytest.raises(OutputError, match="holds predictions without a record of how they were made"):
         evaluate(find_davis(root, names=["clip00"]), Identity(), CONFIG, tmp_path)
 
 
-def test_anyones_masks_are_scored_without_frames_the_protocol_leaves_out(root, tmp_path):
+def test_masks_of_another_program_may_lack_frames_that_are_not_scored(root, tmp_path):
     benchmark = find_davis(root, names=["clip00"])
     shutil.copytree(root / "Annotations" / "480p" / "clip00", tmp_path / "masks" / "clip00")
     (tmp_path / "masks" / "clip00" / "00000.png").unlink()
@@ -157,15 +157,15 @@ def many(tmp_path):
 
 
 def write_masks(benchmark, masks, picture):
-    """Every annotation of the clip as `picture` makes it."""
-    for path in benchmark.truth_files:
+    """Write every annotation of the clip as an image made by `picture`."""
+    for path in benchmark.ground_truth_files:
         Image.fromarray(picture(np.array(Image.open(path)))).save(masks / "clip00" / path.name)
 
 
 OWN_COLOURS = np.array([(0, 0, 0), (255, 0, 0), (10, 200, 90), (255, 255, 0)], np.uint8)
 
 
-def test_masks_in_colours_that_have_no_number_are_refused(many, tmp_path):
+def test_masks_in_colours_that_have_no_id_are_refused(many, tmp_path):
     write_masks(many, tmp_path / "masks", lambda ids: OWN_COLOURS[ids])
     with pytest.raises(
         LabelError, match=r"00000\.png shows .* not in DAVIS's palette: their ids cannot .* palette PNGs"
@@ -175,25 +175,26 @@ def test_masks_in_colours_that_have_no_number_are_refused(many, tmp_path):
     assert many.score(tmp_path / "masks").overall["JF"] == 1
 
 
-def test_ids_that_were_not_given_are_background_and_named_once(many, tmp_path, caplog):
+def test_ids_that_the_first_annotation_lacks_are_background_with_one_warning(many, tmp_path, caplog):
     write_masks(many, tmp_path / "masks", lambda ids: np.where(ids == 0, 255, ids).astype(np.uint8))
     with caplog.at_level(logging.WARNING, logger="timecycle"):
         assert many.score(tmp_path / "masks").overall["JF"] == 1
-    (said,) = caplog.messages
-    assert said.endswith(
-        "clip00/00000.png has ids that were not given (255), as have 4 other masks: they count as background"
+    (message,) = caplog.messages
+    assert message.endswith(
+        "clip00/00000.png has ids that the first annotation lacks (255), as have 4 other masks: "
+        "they count as background"
     )
 
 
-def test_masks_of_several_objects_or_without_background_are_not_of_2016(root, tmp_path):
+def test_masks_of_2016_with_several_objects_or_without_background_are_refused(root, tmp_path):
     benchmark = find_davis(root, names=["clip00"])
     (tmp_path / "clip00").mkdir()
-    write_masks(benchmark, tmp_path, lambda ids: ids // 255)  # 1 is as good as 255
+    write_masks(benchmark, tmp_path, lambda ids: ids // 255)  # any value but 0 is the object
     assert benchmark.score(tmp_path).overall["JF"] == 1
     write_masks(benchmark, tmp_path, lambda ids: ids // 255 + 1)
     with pytest.raises(LabelError, match=r"no mask in .*clip00 has a background; DAVIS-2016 .* write 0 for the backgr"):
         benchmark.score(tmp_path)
-    for name in ("00000.png", "00004.png"):  # what is missing is no background
+    for name in ("00000.png", "00004.png"):  # a missing mask does not count as background
         (tmp_path / "clip00" / name).unlink()
     with pytest.raises(LabelError, match="no mask in"):
         benchmark.score(tmp_path)
@@ -202,7 +203,7 @@ def test_masks_of_several_objects_or_without_background_are_not_of_2016(root, tm
         benchmark.score(tmp_path)
 
 
-def test_masks_in_the_wrong_place_are_not_blamed_on_root(root, tmp_path):
+def test_the_error_of_misplaced_masks_names_their_folder_not_root(root, tmp_path):
     (tmp_path / "other").mkdir()
     with pytest.raises(
         SettingsError,
@@ -212,32 +213,32 @@ def test_masks_in_the_wrong_place_are_not_blamed_on_root(root, tmp_path):
         find_davis(root, names=["clip00"]).score(tmp_path)
 
 
-def test_masks_do_not_go_beside_another_evaluation(root, tmp_path):
+def test_a_folder_with_another_evaluation_is_refused(root, tmp_path):
     benchmark = find_davis(root, names=["clip00"])
     evaluate(benchmark, Identity(), CONFIG, tmp_path)
-    truth = root / "Annotations" / "480p"
+    ground_truth = root / "Annotations" / "480p"
     with pytest.raises(OutputError, match="holds another evaluation; choose another folder with -o, or pass --overw"):
-        evaluate_masks(benchmark, truth, tmp_path)
+        evaluate_masks(benchmark, ground_truth, tmp_path)
     assert read_report(tmp_path).encoder == "identity"
-    assert evaluate_masks(benchmark, truth, tmp_path, overwrite=True).scores["JF"] == 1
+    assert evaluate_masks(benchmark, ground_truth, tmp_path, overwrite=True).scores["JF"] == 1
     (tmp_path / "predictions.json").unlink()
     with pytest.raises(OutputError, match="holds another evaluation"):
-        evaluate_masks(benchmark, truth, tmp_path)
+        evaluate_masks(benchmark, ground_truth, tmp_path)
 
 
-def test_overwriting_that_is_interrupted_leaves_nothing_old_that_passes_for_new(root, tmp_path):
+def test_interrupted_overwriting_leaves_no_old_predictions(root, tmp_path):
     benchmark = find_davis(root, names=CLIPS)
     evaluate(benchmark, Identity(), CONFIG, tmp_path)
-    Counting.carried, Counting.stop_at = 0, 1
+    Counting.clips, Counting.stop_at = 0, 1
     with pytest.raises(KeyboardInterrupt):
         evaluate(benchmark, Counting(RgbEncoder()), CONFIG, tmp_path, overwrite=True)
     assert not (tmp_path / "report.json").exists()
     assert not (tmp_path / "predictions").exists()
     record = json.loads((tmp_path / "predictions.json").read_text())
     assert (record["settings"]["encoder"], record["clips"]) == ("rgb", {})
-    Counting.carried, Counting.stop_at = 0, None
+    Counting.clips, Counting.stop_at = 0, None
     evaluate(benchmark, Counting(RgbEncoder()), CONFIG, tmp_path)
-    assert Counting.carried == 2
+    assert Counting.clips == 2
 
 
 def test_a_changed_prediction_is_refused_before_it_is_scored(root, tmp_path, monkeypatch):
@@ -250,7 +251,7 @@ def test_a_changed_prediction_is_refused_before_it_is_scored(root, tmp_path, mon
         evaluate(benchmark, Identity(), CONFIG, tmp_path)
 
 
-def test_nobody_else_may_evaluate_there_while_it_is_scored(root, tmp_path, monkeypatch):
+def test_a_folder_is_locked_while_it_is_scored(root, tmp_path, monkeypatch):
     benchmark = find_davis(root, names=["clip00"])
     score = type(benchmark).score
 
@@ -268,13 +269,13 @@ def test_nobody_else_may_evaluate_there_while_it_is_scored(root, tmp_path, monke
     assert evaluate(benchmark, Identity(), CONFIG, tmp_path).encoder == "identity"
 
 
-def test_files_that_systems_leave_beside_images_are_not_frames(root, tmp_path):
+def test_hidden_files_beside_images_are_not_frames(root, tmp_path):
     shutil.copytree(root, tmp_path / "root")
     (tmp_path / "root" / "JPEGImages" / "480p" / "clip00" / "._00000.jpg").write_bytes(b"no image")
     assert len(find_davis(tmp_path / "root", names=["clip00"]).clips[0].frames) == 5
 
 
-def test_masks_of_another_size_are_refused(root, tmp_path):
+def test_masks_of_a_different_size_are_refused(root, tmp_path):
     (tmp_path / "clip00").mkdir()
     for t in range(5):
         Image.fromarray(np.zeros((32, 48), np.uint8)).save(tmp_path / "clip00" / f"{t:05d}.png")
@@ -292,14 +293,14 @@ def test_masks_of_another_size_are_refused(root, tmp_path):
         ("Annotations/480p/clip00", r"no folder .*clip00 \(annotations of clip00, one of 20 sequences\)"),
     ],
 )
-def test_what_is_missing_is_named_exactly(tmp_path, missing, message):
+def test_the_error_names_the_missing_folder(tmp_path, missing, message):
     davis_tree(tmp_path)
     shutil.rmtree(tmp_path / missing)
     with pytest.raises(SettingsError, match=message):
         find_davis(tmp_path)
 
 
-def test_a_list_cut_short_and_frames_without_annotation_are_refused(tmp_path):
+def test_an_incomplete_list_and_frames_without_annotation_are_refused(tmp_path):
     davis_tree(tmp_path)
     (tmp_path / "Annotations" / "480p" / "clip01" / "00003.png").unlink()
     with pytest.raises(LabelError, match=r"clip01 has 5 frames in .* but 4 annotations in .*clip01"):
@@ -308,9 +309,9 @@ def test_a_list_cut_short_and_frames_without_annotation_are_refused(tmp_path):
     with pytest.raises(SettingsError, match=r"lists 1 sequences but DAVIS-2016 val has 20; .*--sequences"):
         find_davis(tmp_path)
     shutil.copy(tmp_path / "Annotations/480p/clip01/00002.png", tmp_path / "Annotations/480p/clip01/00003.png")
-    assert len(find_davis(tmp_path, names=["clip00"]).clips) == 1  # a part was asked for
+    assert len(find_davis(tmp_path, names=["clip00"]).clips) == 1  # named clips do not need the whole list
 
 
-def test_an_unknown_sequence_lists_the_ones_there_are(root):
+def test_the_error_of_an_unknown_sequence_lists_the_available_ones(root):
     with pytest.raises(SettingsError, match="there is no sequence 'camel'; the sequences are clip00, clip01"):
         find_davis(root, names=["camel"])

@@ -1,4 +1,4 @@
-"""JHMDB on small trees in its own layout: found or refused exactly, and scored as CRW and VFS score it."""
+"""JHMDB on small datasets in its own layout: finding it, and scoring as CRW and VFS do."""
 
 import logging
 
@@ -9,8 +9,8 @@ from PIL import Image
 from timecycle.errors import LabelError, SettingsError
 from timecycle.evaluation.benchmark import Benchmark
 from timecycle.evaluation.evaluate import evaluate
-from timecycle.evaluation.jhmdb import JOINTS, find_jhmdb
-from timecycle.evaluation.methods import Identity, load_method
+from timecycle.evaluation.methods.registry import Identity, load_method
+from timecycle.evaluation.protocols.jhmdb import JOINTS, find_jhmdb
 from timecycle.labels import Keypoints
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.synthetic import WorldConfig, make_world
@@ -19,39 +19,40 @@ scipy_io = pytest.importorskip("scipy.io")
 
 CONFIG = PropagateConfig(image_size_px=64, window_px=24, anchor_window_px=24)
 SAMPLE = "Goal_Keeping_Tips_catch_f_cm_np1_fr_med_2"
-# Joints on the corners and sides of a box of 40 x 30: its diagonal is 50, so PCK@0.1 reaches 3 px and PCK@0.2 6 px.
+# Joints on the corners and sides of a box of 40 x 30: its diagonal is 50, so the thresholds of PCK@0.1 and PCK@0.2 are
+# 3 px and 6 px.
 BOX = np.array([(10 + 40 * (j % 2), 10 + 30 * (j % 4 // 2)) for j in range(15)], np.float64)
 
 
-def still(frames):
+def static(frames):
     return np.repeat(BOX[None], frames, axis=0)
 
 
 def moved(*right_px):
-    """The box moved to the right by so much in each frame."""
+    """Move the box to the right by a number of pixels in each frame."""
     return np.stack([BOX + np.array([d, 0]) for d in right_px])
 
 
-def write_clip(root, name, joints, *, klass="catch", frames=None, part=2):
-    """A clip whose joints are (frames, 15, 2), counted from 0, of a world in which nothing moves."""
+def write_clip(root, name, joints, *, klass="catch", frames=None, subset=2):
+    """Write a clip of a static world with joints (frames, 15, 2), counted from 0."""
     folder = root / "Rename_Images" / klass / name
     folder.mkdir(parents=True)
     world = make_world(WorldConfig(height_px=64, width_px=96, frames=2, still=True))
     for t in range(len(joints) if frames is None else frames):
         Image.fromarray(world.frame(0)).save(folder / f"{t + 1:05d}.png")
-    where = root / "joint_positions" / klass / name
-    where.mkdir(parents=True)
-    scipy_io.savemat(where / "joint_positions.mat", {"pos_img": joints.transpose(2, 1, 0) + 1})
+    positions = root / "joint_positions" / klass / name
+    positions.mkdir(parents=True)
+    scipy_io.savemat(positions / "joint_positions.mat", {"pos_img": joints.transpose(2, 1, 0) + 1})
     splits = root / "splits"
     splits.mkdir(exist_ok=True)
     with (splits / f"{klass}_test_split1.txt").open("a") as file:
-        file.write(f"{name}.avi {part}\n")
+        file.write(f"{name}.avi {subset}\n")
 
 
-def test_the_test_clips_that_are_there_are_found_and_counted(tmp_path, caplog):
-    write_clip(tmp_path, "b_clip", still(3))
-    write_clip(tmp_path, "a_clip", still(2), klass="brush_hair")
-    write_clip(tmp_path, "training", still(2), part=1)
+def test_available_test_clips_are_found_and_a_warning_counts_them(tmp_path, caplog):
+    write_clip(tmp_path, "b_clip", static(3))
+    write_clip(tmp_path, "a_clip", static(2), klass="brush_hair")
+    write_clip(tmp_path, "training", static(2), subset=1)
     with (tmp_path / "splits" / "catch_test_split1.txt").open("a") as file:
         file.write("not_here.avi 2\n\nin_neither.avi 0\n")
     with caplog.at_level(logging.WARNING, logger="timecycle"):
@@ -61,29 +62,29 @@ def test_the_test_clips_that_are_there_are_found_and_counted(tmp_path, caplog):
     assert [clip.name for clip in benchmark.clips] == ["a_clip", "b_clip"]
     caplog.clear()
     assert [clip.name for clip in find_jhmdb(tmp_path, names=["training"]).clips] == ["training"]
-    assert not caplog.messages  # a part was asked for
-    assert all(path.is_file() for path in benchmark.truth_files)
+    assert not caplog.messages  # no warning for named clips
+    assert all(path.is_file() for path in benchmark.ground_truth_files)
 
 
-def test_joints_are_counted_from_zero_and_frames_without_joints_are_not_run(tmp_path):
-    write_clip(tmp_path, "clip", still(2), frames=5)
+def test_joint_positions_start_at_zero_and_frames_without_joints_are_not_run(tmp_path):
+    write_clip(tmp_path, "clip", static(2), frames=5)
     (clip,) = find_jhmdb(tmp_path).clips
     assert [path.name for path in clip.frames] == ["00001.png", "00002.png"]
-    given = clip.given()
-    assert given.names == JOINTS
-    np.testing.assert_array_equal(given.xy, BOX.astype(np.float32))
+    joints = clip.read_annotation()
+    assert joints.names == JOINTS
+    np.testing.assert_array_equal(joints.xy, BOX.astype(np.float32))
 
 
-def test_copying_scores_one_where_nothing_moves(tmp_path):
-    write_clip(tmp_path / "root", "clip", still(4))
+def test_copying_scores_one_in_a_static_video(tmp_path):
+    write_clip(tmp_path / "root", "clip", static(4))
     report = evaluate(find_jhmdb(tmp_path / "root"), Identity(), CONFIG, tmp_path / "out")
-    sides = ("", "_first_in", "_hidden_wrong")
-    assert set(report.scores) == {f"PCK@0.{n}{side}" for n in (1, 2) for side in sides} | {"counted"}
+    variants = ("", "_first_in", "_hidden_wrong")
+    assert set(report.scores) == {f"PCK@0.{n}{variant}" for n in (1, 2) for variant in variants} | {"counted"}
     assert set(report.scores.values()) == {1.0}
 
 
 def test_scores_by_hand(tmp_path):
-    """Copies are off by 2 px (right at both reaches), 5 px (right at 6 px only) and 10 px (wrong).
+    """Copies are off by 2 px (correct at both thresholds), 5 px (correct at 6 px only) and 10 px (wrong).
 
     Clip a: @0.1 1 of 2, @0.2 2 of 2. Clip b: 0 of 1. Pooled over frames, not clips: 1 of 3 and 2 of 3.
     With the first frames: a 2 of 3 and 3 of 3, b 1 of 2; pooled 3 of 5 and 4 of 5.
@@ -102,10 +103,10 @@ def test_scores_by_hand(tmp_path):
     }  # fmt: skip
 
 
-def test_hidden_joints_leave_the_box_and_the_score(tmp_path):
-    """Only the joints on the left side are called visible: the box is 30 high, and @0.2 reaches 3.6 px, not 6.
+def test_hidden_joints_enter_neither_the_box_nor_the_score(tmp_path):
+    """Only the joints on the left side are predicted visible: the box is 30 high, and the threshold 3.6 px, not 6.
 
-    Where hidden joints are wrong, the box is that of all joints, so those 5 px off are right and the others wrong.
+    Where hidden joints are wrong, the box is that of all joints, so those 5 px off are correct and the others wrong.
     """
     write_clip(tmp_path / "root", "clip", moved(0, 5))
     benchmark = find_jhmdb(tmp_path / "root")
@@ -115,11 +116,11 @@ def test_hidden_joints_leave_the_box_and_the_score(tmp_path):
     for visible, expected in ((np.ones(15, bool), 1.0), (left, 0.0)):
         for t in range(2):
             Keypoints(JOINTS, BOX.astype(np.float32), visible).write(folder / f"{t:05d}.csv")
-        found = benchmark.score(tmp_path / "predicted")
-        assert found.overall["PCK@0.2"] == expected
-        assert found.overall["PCK@0.2_hidden_wrong"] == pytest.approx(visible.mean(), abs=1e-6)
-        assert found.overall["PCK@0.1_hidden_wrong"] == 0
-        for counted in (found.overall["counted"], found.per_sequence["clip"]["counted"]):
+        scores = benchmark.score(tmp_path / "predicted")
+        assert scores.overall["PCK@0.2"] == expected
+        assert scores.overall["PCK@0.2_hidden_wrong"] == pytest.approx(visible.mean(), abs=1e-6)
+        assert scores.overall["PCK@0.1_hidden_wrong"] == 0
+        for counted in (scores.overall["counted"], scores.per_sequence["clip"]["counted"]):
             assert counted == pytest.approx(visible.mean(), abs=1e-6)
     for t in range(2):
         Keypoints(JOINTS, BOX.astype(np.float32), np.zeros(15, bool)).write(folder / f"{t:05d}.csv")
@@ -127,14 +128,14 @@ def test_hidden_joints_leave_the_box_and_the_score(tmp_path):
         benchmark.score(tmp_path / "predicted")
 
 
-def test_a_joint_outside_the_first_frame_is_hidden_to_an_encoder(tmp_path):
-    joints = still(4)
+def test_an_encoder_predicts_a_joint_outside_the_first_frame_as_hidden(tmp_path):
+    joints = static(4)
     joints[:, 3] = (120, 30)  # the image is 96 wide
     write_clip(tmp_path / "root", "clip", joints)
     report = evaluate(find_jhmdb(tmp_path / "root"), load_method("rgb"), CONFIG, tmp_path / "out")
     assert report.scores["counted"] == pytest.approx(14 / 15, abs=1e-6)
     assert report.scores["PCK@0.2_hidden_wrong"] < report.scores["PCK@0.2"]
-    assert report.scores["PCK@0.2"] > 0.9  # colours alone lose a joint in an even region
+    assert report.scores["PCK@0.2"] > 0.9  # colours alone lose a joint in a uniform region
 
 
 def test_missing_folders_and_files_are_named(tmp_path):
@@ -154,7 +155,7 @@ def test_missing_folders_and_files_are_named(tmp_path):
         SettingsError, match=r"none of the 1 test clips listed in .*splits is in .*Rename_Images; unpack"
     ):
         find_jhmdb(tmp_path)
-    write_clip(tmp_path, "b", still(2), part=1)
+    write_clip(tmp_path, "b", static(2), subset=1)
     with pytest.raises(SettingsError, match=r"name clips to evaluate with --sequences, such as b"):
         find_jhmdb(tmp_path)
     with pytest.raises(SettingsError, match="there is no sequence 'c'; the sequences are b"):
@@ -177,8 +178,8 @@ def test_missing_folders_and_files_are_named(tmp_path):
         find_jhmdb(tmp_path)
 
 
-def test_predictions_that_do_not_fit_are_refused(tmp_path):
-    write_clip(tmp_path / "root", "clip", still(3))
+def test_predictions_with_missing_files_or_other_keypoints_are_refused(tmp_path):
+    write_clip(tmp_path / "root", "clip", static(3))
     benchmark = find_jhmdb(tmp_path / "root")
     with pytest.raises(SettingsError, match=r"there is no folder .*predicted/clip \(predicted joints\); predict it"):
         benchmark.score(tmp_path / "predicted")
@@ -186,7 +187,7 @@ def test_predictions_that_do_not_fit_are_refused(tmp_path):
     folder.mkdir(parents=True)
     for t in range(3):
         Keypoints(("nose",), BOX[:1].astype(np.float32), np.ones(1, bool)).write(folder / f"{t:05d}.csv")
-    with pytest.raises(LabelError, match=r"00000.csv does not place the points asked for"):
+    with pytest.raises(LabelError, match=r"00000.csv has other keypoints than the benchmark"):
         benchmark.score(tmp_path / "predicted")
     (folder / "00001.csv").unlink()
     (folder / "00002.csv").unlink()
@@ -195,12 +196,12 @@ def test_predictions_that_do_not_fit_are_refused(tmp_path):
 
 
 @pytest.mark.data
-def test_the_sample_from_start_to_end(data, tmp_path):
+def test_the_real_sample_is_evaluated_from_start_to_end(data, tmp_path):
     benchmark = find_jhmdb(data / "jhmdb_sample", names=[SAMPLE])
     assert [len(clip.frames) for clip in benchmark.clips] == [40]
     copied = evaluate(benchmark, Identity(), CONFIG, tmp_path / "identity")
     assert copied.scores["PCK@0.1"] == pytest.approx(1 / 585, abs=1e-6)  # of 39 frames with 15 joints
     assert copied.scores["PCK@0.2_first_in"] == pytest.approx(24 / 600)
     small = PropagateConfig(image_size_px=120, window_px=24, anchor_window_px=24)
-    carried = evaluate(benchmark, load_method("rgb"), small, tmp_path / "rgb")
-    assert carried.scores["PCK@0.2"] > copied.scores["PCK@0.2"] + 0.1
+    propagated = evaluate(benchmark, load_method("rgb"), small, tmp_path / "rgb")
+    assert propagated.scores["PCK@0.2"] > copied.scores["PCK@0.2"] + 0.1

@@ -1,10 +1,10 @@
-"""The runs of benchmarks/learn.py, and what docs/learning.md makes of their results."""
+"""The runs of benchmarks/learn.py, and the tables and curves of their results."""
 
 import pytest
 from reports import davis_report
 
 import tables as script
-from curves import draw_curves
+from figures import draw_learning_curves
 from learn import RUNS, curve
 from timecycle.config import preset_names
 
@@ -19,7 +19,7 @@ def rows(text):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
 
 
-def test_runs_can_be_told_apart_and_their_settings_are_sound():
+def test_runs_have_distinct_names_and_valid_settings():
     assert len({run.name for run in RUNS}) == len({run.words for run in RUNS}) == len(RUNS)
     for run in RUNS:
         assert run.config().steps == run.steps
@@ -27,7 +27,7 @@ def test_runs_can_be_told_apart_and_their_settings_are_sound():
         assert run.start is None or run.start in {other.name for other in RUNS}
 
 
-def test_learned_runs_stand_among_the_controls_best_first():
+def test_learned_runs_and_controls_are_ordered_by_score():
     controls = [
         result(f"davis2016_eight_240p_{name}", name, 0.01 * place) for place, name in enumerate(script._CONTROLS)
     ]
@@ -38,10 +38,10 @@ def test_learned_runs_stand_among_the_controls_best_first():
     assert {row[1] for row in table[3:]} == {"-"}
 
 
-def test_ablations_stand_beside_the_paper_s_figures_in_the_order_of_the_runs():
-    found = [result(f"learned_{name}", f"{name}.safetensors") for name in ("ablation_no_skip", "ablation_base")]
-    table = rows(script.make_table("learned_ablations", script.Results(found, {})))
-    assert table[0][-1] == "the paper's J, F"
+def test_ablations_show_the_scores_of_the_paper_in_the_order_of_the_runs():
+    reports = [result(f"learned_{name}", f"{name}.safetensors") for name in ("ablation_no_skip", "ablation_base")]
+    table = rows(script.make_table("learned_ablations", script.Results(reports, {})))
+    assert table[0][-1] == "J, F in the paper"
     assert [row[0] for row in table[2:]] == ["cycles, 15 minutes", "without skip cycles"]
     assert [row[-1] for row in table[2:]] == ["41.9, 39.4", "39.5, 37.9"]
 
@@ -51,7 +51,7 @@ def test_without_runs_a_table_is_empty():
     assert script.make_table("training_step", script.Results([], {})) == ""
 
 
-def test_a_curve_has_few_points_and_each_is_a_mean():
+def test_a_curve_averages_the_journal_into_60_points():
     journal = [{"step": step, "total": float(step), "alarms": []} for step in range(1, 601)]
     journal[299]["held_out_warp_accuracy"] = 0.5
     points = curve(journal)
@@ -62,18 +62,18 @@ def test_a_curve_has_few_points_and_each_is_a_mean():
 
 @pytest.fixture
 def records():
-    line = dict.fromkeys(("still", "walk", "pose_gain", "held_out_warp_accuracy", "held_out_cycle_accuracy"), 0.5)
+    line = dict.fromkeys(("same_frame", "walk", "pose_gain", "held_out_warp_accuracy", "held_out_cycle_accuracy"), 0.5)
     points = [{"step": step, **line} for step in (10, 20, 30)]
     return {name: {"settings": {"steps": 30}, "measured": {"curve": points}} for name in ("walks", "cycles")}
 
 
-def test_curves_are_drawn(records):
-    picture = draw_curves(records)
+def test_learning_curves_are_drawn(records):
+    picture = draw_learning_curves(records)
     assert picture.shape[1] == 1080
     assert len({tuple(colour) for colour in picture.reshape(-1, 3)[::7]}) > 4
 
 
-def test_the_cost_of_a_step_is_a_table_with_its_origin():
+def test_the_table_of_training_steps_names_commit_and_machine():
     record = {
         "commit": "0123456789",
         "machine": {"processor": "a processor", "threads": 2},

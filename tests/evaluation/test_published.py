@@ -1,9 +1,9 @@
-"""Published numbers, typed here a second time from the paper."""
+"""Published results, compared with a second transcription from the paper."""
 
 import pytest
 
+from published import protocols, published_rows
 from timecycle.errors import SettingsError
-from timecycle.evaluation.published import protocols, published_rows
 
 DAVIS = {
     "Identity": (22.1, 23.6),
@@ -57,12 +57,12 @@ RECONSTRUCTION = {
         ("reconstruction", ("L1_5", "L1_10"), RECONSTRUCTION),
     ],
 )
-def test_the_paper_s_tables(protocol, names, expected):
+def test_published_tables_equal_those_of_the_paper(protocol, names, expected):
     rows = published_rows(protocol, group="paper")
     assert {row.method: tuple(row.scores[name] for name in names) for row in rows} == expected
 
 
-def test_the_paper_s_ablations():
+def test_published_ablations_equal_those_of_the_paper():
     rows = {
         row.method.partition(": ")[2]: (row.scores["J"], row.scores["F"]) for row in published_rows(group="ablation")
     }
@@ -76,7 +76,7 @@ def test_the_paper_s_ablations():
     }
 
 
-def test_thresholds_of_part_instances():
+def test_published_thresholds_of_part_instances_equal_those_of_the_paper():
     rows = {row.method: row.scores for row in published_rows("vip")}
     names = ("AP_0.3", "AP_0.5", "AP_0.7")
     assert [rows["TimeCycle, ResNet-50"][name] for name in names] == [23.0, 12.7, 5.4]
@@ -90,7 +90,7 @@ def test_the_mean_of_j_and_f_is_rounded_as_in_print():
     assert rows["TimeCycle, ResNet-50"].score("mIoU") is None
 
 
-def test_a_published_mean_is_kept_and_agrees_with_its_parts():
+def test_a_published_mean_is_kept_and_agrees_with_j_and_f():
     rows = [row for row in published_rows("davis2017", group="later") if "JF" in row.scores]
     assert len(rows) >= 5
     for row in rows:
@@ -98,7 +98,7 @@ def test_a_published_mean_is_kept_and_agrees_with_its_parts():
         assert row.scores["JF"] == pytest.approx((row.scores["J"] + row.scores["F"]) / 2, abs=0.06)
 
 
-def test_every_row_has_a_source_a_protocol_and_says_how_it_was_measured():
+def test_every_row_has_a_source_a_protocol_and_inference_settings():
     rows = published_rows()
     assert len(rows) > 45
     for row in rows:
@@ -110,7 +110,7 @@ def test_every_row_has_a_source_a_protocol_and_says_how_it_was_measured():
     assert len({(row.method, row.protocol) for row in rows}) == len(rows)
 
 
-def test_numbers_not_seen_at_their_source_are_marked():
+def test_rows_not_checked_at_their_source_are_marked():
     unchecked = {row.method for row in published_rows() if not row.checked}
     assert unchecked == {"MAST, ResNet-18", "DINO, ViT-B/8", "LIIR, ResNet-18"}
 

@@ -1,4 +1,4 @@
-"""Frames rebuilt from earlier ones: nothing is lost where nothing moves, or where the flow is perfect."""
+"""Frame reconstruction: the error is zero in static videos and with a perfect flow."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,8 @@ from PIL import Image
 from timecycle.errors import LabelError, OutputError, SettingsError
 from timecycle.evaluation.benchmark import Benchmark
 from timecycle.evaluation.evaluate import evaluate
-from timecycle.evaluation.methods import Identity, load_method
-from timecycle.evaluation.reconstruction import find_reconstruction
+from timecycle.evaluation.methods.registry import Identity, load_method
+from timecycle.evaluation.protocols.reconstruction import L1, find_reconstruction, l1
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.synthetic import WorldConfig, make_world
 
@@ -24,12 +24,12 @@ def write_clip(root, name, images):
 
 
 def fading(frames, step):
-    """Even images whose red, green and blue rise by (step, 2 step, 0) from frame to frame."""
+    """Make uniform images whose red, green and blue rise by (step, 2 step, 0) from frame to frame."""
     return [np.full((8, 8, 3), (step * t, 2 * step * t, 0), np.uint8) for t in range(frames)]
 
 
 def sliding(frames):
-    """A picture that slides to the left before an even wall: what comes in at the right is the wall."""
+    """Make an image that slides to the left in front of a uniform wall, which enters at the right."""
     picture = make_world(WorldConfig(height_px=64, width_px=96, frames=2)).frame(0)
     wall = np.full((64, 96, 3), 90, np.uint8)
     wide = np.concatenate([picture[:, :80], wall], axis=1)
@@ -37,7 +37,7 @@ def sliding(frames):
 
 
 class Perfect(Identity):
-    """Knows that the picture was further to the right, by 2 px for each frame of the gap."""
+    """Returns the true flow of `sliding`: 2 px to the right for each frame of the gap."""
 
     name = "perfect"
 
@@ -48,7 +48,7 @@ class Perfect(Identity):
         return np.broadcast_to(np.float32([STEP_PX * self.gap, 0]), (*a.shape[:2], 2)).copy()
 
 
-def test_a_still_clip_is_rebuilt_exactly(tmp_path):
+def test_a_static_clip_is_rebuilt_exactly(tmp_path):
     write_clip(
         tmp_path / "root", "still", make_world(WorldConfig(height_px=64, width_px=96, frames=12, still=True)).frames()
     )
@@ -60,7 +60,7 @@ def test_a_still_clip_is_rebuilt_exactly(tmp_path):
     assert report.benchmark == "reconstruction-5-10"
 
 
-def test_a_perfect_flow_rebuilds_what_moved_and_copying_does_not(tmp_path):
+def test_a_perfect_flow_rebuilds_motion_and_copying_does_not(tmp_path):
     write_clip(tmp_path / "root", "slide", sliding(8))
     benchmark = find_reconstruction(tmp_path / "root", gaps=(5,))
     assert evaluate(benchmark, Perfect(5), CONFIG, tmp_path / "perfect").scores["L1_5"] == pytest.approx(0, abs=1e-3)
@@ -73,7 +73,7 @@ def test_a_perfect_flow_rebuilds_what_moved_and_copying_does_not(tmp_path):
 def test_errors_by_hand(tmp_path):
     """Copies of a clip that fades by (1, 2, 0) a frame are off by 3 a frame in all, those of the other by twice that.
 
-    The longer clip does not weigh more, and the shorter one, of 8 frames, has nothing to say at gap 10.
+    The longer clip does not weigh more, and the shorter one, of 8 frames, has no score at gap 10.
     """
     write_clip(tmp_path / "root", "long", fading(12, 1))
     write_clip(tmp_path / "root", "short", fading(8, 2))
@@ -87,7 +87,7 @@ def test_errors_by_hand(tmp_path):
     assert len(rows) == 1 + 7 + 2
 
 
-def test_a_stride_leaves_frames_out_and_is_told(tmp_path):
+def test_a_stride_skips_frames_and_is_part_of_the_name(tmp_path):
     write_clip(tmp_path / "root", "clip", fading(12, 1))
     benchmark = find_reconstruction(tmp_path / "root", gaps=(2,), stride=4)
     assert benchmark.name == "reconstruction-2-every-4"
@@ -108,13 +108,13 @@ def test_the_validation_list_chooses_the_clips(tmp_path):
     assert [clip.name for clip in find_reconstruction(tmp_path, names=["a"]).clips] == ["a"]
 
 
-def test_gaps_in_any_order_are_the_same_benchmark(tmp_path):
+def test_the_order_of_gaps_does_not_matter(tmp_path):
     write_clip(tmp_path, "clip", fading(12, 1))
     names = {find_reconstruction(tmp_path, gaps=gaps, stride=10).name for gaps in ((5, 10), (10, 5), (5, 10, 5))}
     assert names == {"reconstruction-5-10-every-10"}
 
 
-def test_what_cannot_be_done_is_said(tmp_path):
+def test_missing_clips_and_impossible_gaps_are_refused(tmp_path):
     with pytest.raises(SettingsError, match=r"there is no folder .*JPEGImages/480p \(DAVIS frames\)"):
         find_reconstruction(tmp_path)
     (tmp_path / "JPEGImages" / "480p").mkdir(parents=True)
@@ -130,10 +130,10 @@ def test_what_cannot_be_done_is_said(tmp_path):
         find_reconstruction(tmp_path, gaps=(5,), stride=0)
     benchmark = find_reconstruction(tmp_path, gaps=(5,))
     with pytest.raises(LabelError, match="frame reconstruction has no labels"):
-        benchmark.clips[0].given()
+        benchmark.clips[0].read_annotation()
 
 
-def test_errors_that_do_not_fit_are_refused(tmp_path):
+def test_missing_or_malformed_errors_are_refused(tmp_path):
     write_clip(tmp_path / "root", "clip", fading(8, 1))
     benchmark = find_reconstruction(tmp_path / "root", gaps=(5,))
     (tmp_path / "clip").mkdir()
@@ -148,12 +148,42 @@ def test_errors_that_do_not_fit_are_refused(tmp_path):
         benchmark.score(tmp_path)
 
 
+# The L1 error
+
+
+def test_l1_is_zero_for_equal_images_and_largest_for_black_and_white():
+    black, white = np.zeros((4, 5, 3), np.uint8), np.full((4, 5, 3), 255, np.uint8)
+    assert l1(white, white) == L1(0, 0)
+    assert l1(black, white) == l1(white, black) == L1(255, 765)
+
+
+def test_l1_of_one_channel_of_one_pixel():
+    a, b = np.zeros((2, 2, 5, 3), np.uint8)
+    b[0, 3, 2] = 200
+    error = l1(a, b)
+    assert error.mean_of_channels == pytest.approx(200 / 30)
+    assert error.sum_of_channels == pytest.approx(200 / 10)
+
+
+def test_the_sum_of_channels_is_three_times_their_mean():
+    a, b = np.random.default_rng(0).integers(0, 256, (2, 9, 8, 3)).astype(np.uint8)
+    error = l1(a, b)
+    assert error.sum_of_channels == pytest.approx(3 * error.mean_of_channels)
+    differences = [abs(int(p) - int(q)) for p, q in zip(a.flat, b.flat, strict=True)]
+    assert error.mean_of_channels == pytest.approx(sum(differences) / len(differences))
+
+
+def test_l1_of_different_sizes_is_refused():
+    with pytest.raises(LabelError, match=r"the reconstruction has the shape \(4, 5, 3\) but the frame \(4, 4, 3\)"):
+        l1(np.zeros((4, 5, 3), np.uint8), np.zeros((4, 4, 3), np.uint8))
+
+
 @pytest.mark.data
-def test_real_footage(data, tmp_path):
+def test_optical_flow_rebuilds_real_footage_better_than_copying(data, tmp_path):
     benchmark = find_reconstruction(data / "davis2016", stride=20, names=["blackswan"])
     small = PropagateConfig(image_size_px=120, window_px=48, anchor_window_px=48)
-    copied, carried = (
+    copied, warped = (
         evaluate(benchmark, load_method(name), small, tmp_path / name) for name in ("identity", "dis-flow")
     )
     for score in ("L1_5", "L1_10"):
-        assert 0 < carried.scores[score] < copied.scores[score] < 255
+        assert 0 < warped.scores[score] < copied.scores[score] < 255

@@ -1,3 +1,5 @@
+"""Tables of reports (benchmarks/score_tables.py), and their generated blocks in the docs (benchmarks/tables.py)."""
+
 import dataclasses
 import json
 import shutil
@@ -8,11 +10,12 @@ from PIL import Image
 from reports import davis_report
 
 import tables as script
+from published import published_rows
+from score_tables import davis_table, provenance, published_table
 from timecycle.errors import SettingsError
-from timecycle.evaluation.published import published_rows
-from timecycle.evaluation.report import write_report
-from timecycle.evaluation.scores import main_scores, score_name
-from timecycle.evaluation.tables import davis_table, merge_seeds, method_name, provenance, published_table
+from timecycle.evaluation.reporting.report import write_report
+from timecycle.evaluation.reporting.rows import merge_seeds, method_name
+from timecycle.evaluation.reporting.scores import main_scores, score_name
 from timecycle.model.registry import DEFAULT_ENCODER
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +25,7 @@ def cells(table):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()]
 
 
-def test_davis_is_in_percent_best_first_with_settings_and_cost():
+def test_the_davis_table_is_in_percent_best_first_with_settings_and_cost():
     table = cells(
         davis_table([davis_report("identity", (0.2, 0.3)), davis_report("vgg16", (0.5, 0.7), window_px=None)])
     )
@@ -37,7 +40,7 @@ def test_davis_is_in_percent_best_first_with_settings_and_cost():
     assert table[3] == ["identity (copy frame 1)", "30.0", "25.0", "35.0", "50.0", "25.0", "0.30", "-", "-", "-"]
 
 
-def test_seeds_become_one_row_with_their_spread():
+def test_seeds_are_merged_into_one_row_with_their_standard_deviation():
     seeds = [davis_report(f"random-resnet18{seed}", (j, j)) for seed, j in (("", 0.3), ("@1", 0.32), ("@2", 0.34))]
     (row,) = cells(davis_table(seeds))[2:]
     assert row[:3] == ["random ResNet-18 (3 seeds)", "37.0 ± 2.0", "32.0 ± 2.0"]
@@ -45,23 +48,23 @@ def test_seeds_become_one_row_with_their_spread():
     assert merge_seeds(seeds[1:2])[0].name() == "random ResNet-18, seed 1"
 
 
-def test_seeds_of_other_settings_stay_apart():
+def test_seeds_with_different_settings_are_not_merged():
     rows = merge_seeds([davis_report("random-resnet18"), davis_report("random-resnet18@1", neighbours=5)])
     assert [len(row.reports) for row in rows] == [1, 1]
 
 
-def test_one_report_given_twice_is_refused():
+def test_a_repeated_report_is_refused():
     with pytest.raises(SettingsError, match="2 reports of rgb with the same settings"):
         davis_table([davis_report("rgb"), davis_report("rgb")])
 
 
-def test_seeds_run_in_other_forms_are_not_merged():
+def test_seeds_with_different_forms_are_not_merged():
     other = dataclasses.replace(davis_report("random-resnet18@1"), form="bf16")
     rows = merge_seeds([davis_report("random-resnet18"), other])
     assert [row.name() for row in rows] == ["random ResNet-18 (test)", "random ResNet-18, seed 1 (bf16)"]
 
 
-def test_other_weights_and_forms_are_other_rows_that_can_be_told_apart():
+def test_rows_with_different_weights_or_forms_have_distinct_names():
     one = davis_report("mine.safetensors", (0.1, 0.2))
     other = dataclasses.replace(one, weights_sha256="12345678" * 8)
     rows = cells(davis_table([one, other]))[2:]
@@ -72,14 +75,14 @@ def test_other_weights_and_forms_are_other_rows_that_can_be_told_apart():
     assert [row[0] for row in rows] == ["mine.safetensors (test)", "mine.safetensors (bf16)"]
 
 
-def test_other_data_are_refused():
-    with pytest.raises(SettingsError, match="rgb and sift were evaluated on another data: ab and cd"):
+def test_different_data_are_refused():
+    with pytest.raises(SettingsError, match="rgb and sift were evaluated on different data: ab and cd"):
         davis_table([davis_report("rgb"), davis_report("sift", sha256="cd")])
     with pytest.raises(SettingsError, match="without reports"):
         davis_table([])
 
 
-def test_time_of_masks_predicted_elsewhere_is_not_known():
+def test_the_time_of_masks_of_another_program_is_unknown():
     elsewhere = dataclasses.replace(davis_report("masks in results"), config={})
     assert cells(davis_table([elsewhere]))[2][6:] == ["-", "-", "-", "-"]
 
@@ -108,7 +111,7 @@ def test_scores_have_names_for_readers():
     ]  # fmt: skip
 
 
-def test_scores_that_only_some_have_are_not_main():
+def test_scores_that_only_some_reports_have_are_not_main_scores():
     one = davis_report("rgb")
     assert main_scores([one]) == ["JF", "J", "F"]
     assert main_scores([one, dataclasses.replace(one, scores={"J": 0.5, "extra": 1.0})]) == ["J"]
@@ -120,18 +123,18 @@ def test_provenance_names_data_commit_and_machine():
     assert "commit 0123456, fedcba9 with changes; Abacus" in provenance([davis_report("rgb"), changed])
 
 
-def test_published_rows_keep_their_label_and_source():
+def test_published_rows_have_their_source_and_unchecked_ones_are_left_out():
     table = published_table(published_rows("davis2017"), order_by="JF")
     assert table.startswith("| as published | J&F | J | F | inference | source |")
     assert "| TimeCycle, ResNet-50 | 40.7 | 41.9 | 39.4 |" in table
     assert "| ImageNet, ResNet-50 (supervised) | 49.7 |" in table
     assert "[Wang, Jabri, Efros 2019](https://arxiv.org/abs/1903.07593), table 1 |" in table
-    assert "LIIR" not in table  # not seen at its source
+    assert "LIIR" not in table  # not checked at its source
     values = [float(row[1]) for row in cells(table)[2:]]
     assert values == sorted(values, reverse=True)
 
 
-def test_published_errors_are_lowest_first_and_protocols_do_not_mix():
+def test_published_errors_are_lowest_first_and_mixed_protocols_are_refused():
     table = cells(published_table(published_rows("reconstruction"), order_by="L1_5"))
     assert [row[1] for row in table[2:]] == ["60.4", "62.4", "64.0", "82.0"]
     with pytest.raises(SettingsError, match="2 protocols: jhmdb, vip"):
@@ -147,7 +150,7 @@ def twenty(encoder, shift=0.0, **config):
 
 @pytest.fixture
 def tree(tmp_path):
-    """A repository with results of two resolutions and an ablation, and pages that ask for tables of them."""
+    """A repository with results of two resolutions and an ablation, and pages with blocks for their tables."""
     results = tmp_path / "benchmarks" / "results"
     results.mkdir(parents=True)
     for size in (240, 480):
@@ -168,7 +171,7 @@ def page(*names):
     return "\n".join(blocks)
 
 
-def test_stale_blocks_and_pictures_are_named_then_renewed_then_fine(tree):
+def test_stale_blocks_and_plots_are_listed_and_updated(tree):
     stale = [
         "README.md: davis2016_480p",
         "docs/results.md: davis2016_240p",
@@ -188,7 +191,7 @@ def test_stale_blocks_and_pictures_are_named_then_renewed_then_fine(tree):
         assert picture.width == 1000
 
 
-def test_a_changed_result_makes_its_tables_and_pictures_stale(tree):
+def test_a_changed_result_makes_its_tables_and_plots_stale(tree):
     script.rewrite(tree)
     write_report(tree / "benchmarks/results/davis2016_480p_rgb.json", twenty("rgb", 0.1, image_size_px=480))
     assert script.find_stale(tree) == [
@@ -198,13 +201,13 @@ def test_a_changed_result_makes_its_tables_and_pictures_stale(tree):
     ]
 
 
-def test_an_ablation_finds_the_run_it_departs_from(tree):
+def test_an_ablation_includes_its_baseline(tree):
     table = cells(script.make_table("ablation_neighbours", script.read_results(tree / "benchmarks/results")))
     assert [row[1] for row in table[2:5]] == ["5", "10", "20"]
     assert {row[0] for row in table[2:5]} == {"RGB, mean of 8x8 px"}
 
 
-def test_an_ablation_that_changes_two_things_is_refused(tree):
+def test_an_ablation_that_changes_two_settings_is_refused(tree):
     write_report(
         tree / "benchmarks/results/ablation_240p_neighbours_1.json", twenty("rgb", neighbours=1, temperature=1.0)
     )
@@ -227,7 +230,7 @@ def test_the_headline_compares_ours_with_each_control_in_common_settings_only(tr
     assert {row[-1] for row in table[2:] if len(row) > 1} == {"-"}  # frames were not rebuilt
 
 
-def test_no_window_is_the_widest(tree):
+def test_no_window_is_ordered_as_the_widest(tree):
     for px in (None, 24.0):
         report = twenty("rgb", window_px=px, anchor_window_px=px)
         write_report(tree / f"benchmarks/results/ablation_240p_window_{px}.json", report)
@@ -235,21 +238,21 @@ def test_no_window_is_the_widest(tree):
     assert [row[1] for row in table[2:5]] == ["24", "48", "anywhere"]
 
 
-def test_a_file_that_is_not_what_its_name_says_is_refused(tree):
+def test_a_file_whose_content_contradicts_its_name_is_refused(tree):
     write_report(tree / "benchmarks/results/davis2016_480p_sift.json", twenty("sift", image_size_px=320))
-    with pytest.raises(SettingsError, match=r"davis2016_480p_sift.json has image_size_px = 320, .* stands for 480"):
+    with pytest.raises(SettingsError, match=r"davis2016_480p_sift.json has image_size_px = 320, .* name says 480"):
         script.find_stale(tree)
 
 
 def test_blocks_without_name_or_end_are_refused(tree):
     results = script.read_results(tree / "benchmarks/results")
     with pytest.raises(SettingsError, match="there is no generated block 'other'"):
-        script.renew(page("other"), results)
-    with pytest.raises(SettingsError, match="does not end"):
-        script.renew("<!-- generated: badja -->\n", results)
+        script.update(page("other"), results)
+    with pytest.raises(SettingsError, match="has no end"):
+        script.update("<!-- generated: badja -->\n", results)
 
 
-def test_without_results_a_block_is_empty_and_named(tree):
+def test_a_block_without_results_is_empty_and_listed(tree):
     (tree / "README.md").write_text(page("badja", "ablation_references"))
     script.rewrite(tree)
     assert "<!-- generated: badja -->\n<!-- end generated -->" in (tree / "README.md").read_text()
@@ -257,7 +260,7 @@ def test_without_results_a_block_is_empty_and_named(tree):
     assert script.find_stale(tree) == []
 
 
-def test_any_other_benchmark_shows_its_main_scores(tree):
+def test_the_table_of_another_benchmark_shows_its_main_scores(tree):
     for encoder, pck in (("rgb", 0.3), ("sift", 0.4)):
         scores = {"PCK@0.2": pck, "PCK@0.2_first_in": 0.9}
         report = dataclasses.replace(
@@ -270,7 +273,7 @@ def test_any_other_benchmark_shows_its_main_scores(tree):
     assert [row[:2] for row in table[2:4]] == [["dense SIFT", "40.0"], ["RGB, mean of 8x8 px", "30.0"]]
 
 
-def test_joints_that_were_counted_are_shown_and_other_benchmarks_are_refused(tree):
+def test_the_share_of_counted_joints_is_shown_and_other_benchmarks_are_refused(tree):
     scores = {"PCK@0.1": 0.3, "PCK@0.1_hidden_wrong": 0.2, "counted": 0.95}
     report = dataclasses.replace(
         davis_report("rgb", benchmark="jhmdb"), scores=scores, per_sequence={"a": scores, "b": scores}
@@ -280,11 +283,11 @@ def test_joints_that_were_counted_are_shown_and_other_benchmarks_are_refused(tre
     assert table[0][:3] == ["method", "PCK@0.1", "counted"]
     assert table[2][1:3] == ["30.0", "95.0"]
     write_report(tree / "benchmarks/results/badja_rgb.json", report)
-    with pytest.raises(SettingsError, match=r"badja_rgb\.json has benchmark = jhmdb, but its name stands for badja"):
+    with pytest.raises(SettingsError, match=r"badja_rgb\.json has benchmark = jhmdb, but its name says badja"):
         script.make_table("badja", script.read_results(tree / "benchmarks/results"))
 
 
-def test_check_has_an_exit_code(tree, monkeypatch, capsys):
+def test_check_exits_with_1_for_stale_blocks_and_2_for_errors(tree, monkeypatch, capsys):
     monkeypatch.setattr(script, "ROOT", tree)
     monkeypatch.setattr("sys.argv", ["tables.py", "--check"])
     assert script.main() == 1
@@ -298,6 +301,6 @@ def test_check_has_an_exit_code(tree, monkeypatch, capsys):
     assert script.main() == 0
 
 
-def test_this_repository_has_nothing_stale():
-    """After a change of benchmarks/results: python benchmarks/tables.py"""
+def test_tables_and_plots_of_this_repository_are_up_to_date():
+    """After a change of benchmarks/results run `python benchmarks/tables.py`."""
     assert script.find_stale(ROOT) == []

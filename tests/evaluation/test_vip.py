@@ -1,4 +1,4 @@
-"""VIP on small trees in its own layout: both tasks scored by hand, and what is missing named."""
+"""VIP on small datasets in its own layout: both tasks scored by hand, and errors that name what is missing."""
 
 import logging
 import shutil
@@ -10,8 +10,8 @@ from PIL import Image
 from timecycle.errors import LabelError, SettingsError
 from timecycle.evaluation.benchmark import Benchmark
 from timecycle.evaluation.evaluate import evaluate
-from timecycle.evaluation.methods import Identity, load_method
-from timecycle.evaluation.vip import CLASSES, find_vip
+from timecycle.evaluation.methods.registry import Identity, load_method
+from timecycle.evaluation.protocols.vip import CLASSES, find_vip
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.synthetic import WorldConfig, make_world
 
@@ -19,21 +19,21 @@ CONFIG = PropagateConfig(image_size_px=64, window_px=24, anchor_window_px=24)
 HAIR, CLOTHES, FACE = 2, 4, 13
 
 
-def columns(*drawn, size=10):
-    """Ids on columns of a small square: (first, last, id)."""
+def columns(*ranges, size=10):
+    """Make a square map of ids by columns: (first, last, id)."""
     ids = np.zeros((size, size), np.uint8)
-    for first, last, value in drawn:
+    for first, last, value in ranges:
         ids[:, first : last + 1] = value
     return ids
 
 
 def write_clip(root, classes, people=None, *, name="videos1", images=None):
-    """Frames every 25 as VIP numbers them; plain grey unless images are given."""
+    """Write frames numbered in steps of 25 as in VIP; plain grey unless images are given."""
     people = [(ids > 0).astype(np.uint8) for ids in classes] if people is None else people
     parts = (("Annotations/Category_ids", "png", classes), ("Annotations/Human_ids", "png", people))
     images = [np.full((*ids.shape, 3), 128, np.uint8) for ids in classes] if images is None else images
-    for where, suffix, pictures in (("Images", "jpg", images), *parts):
-        folder = root / where / name
+    for kind, suffix, pictures in (("Images", "jpg", images), *parts):
+        folder = root / kind / name
         folder.mkdir(parents=True)
         for t, picture in enumerate(pictures):
             Image.fromarray(picture).save(folder / f"{25 * t + 1:012d}.{suffix}")
@@ -43,7 +43,7 @@ def write_clip(root, classes, people=None, *, name="videos1", images=None):
 
 
 def write_world(root, *, still, frames=4):
-    """A world whose objects are faces, hair and clothes of one person each."""
+    """Write a world whose objects are face, hair and clothes of one person each."""
     world = make_world(WorldConfig(height_px=64, width_px=96, frames=frames, still=still))
     classes = np.array([0, HAIR, CLOTHES, FACE], np.uint8)
     ids = [world.mask(t).astype(np.uint8) for t in range(frames)]
@@ -51,7 +51,7 @@ def write_world(root, *, still, frames=4):
 
 
 @pytest.mark.parametrize("task", ["semantic", "parts"])
-def test_copying_scores_one_where_nothing_moves(tmp_path, task):
+def test_copying_scores_one_in_a_static_video(tmp_path, task):
     write_world(tmp_path / "root", still=True)
     benchmark = find_vip(tmp_path / "root", task=task)
     assert isinstance(benchmark, Benchmark)
@@ -68,10 +68,10 @@ def test_classes_by_hand(tmp_path):
     frames 1 and 2 together: clothes 6/10, background 8/14, hair 0/2
     with frame 0 (clothes 4 of 4, background 6 of 6): clothes 10/14, background 14/20, hair 0/2
     """
-    drawn = [columns((0, 3, CLOTHES)), columns((2, 5, CLOTHES)), columns((0, 3, CLOTHES), (8, 9, HAIR))]
-    write_clip(tmp_path / "root", drawn)
+    classes = [columns((0, 3, CLOTHES)), columns((2, 5, CLOTHES)), columns((0, 3, CLOTHES), (8, 9, HAIR))]
+    write_clip(tmp_path / "root", classes)
     benchmark = find_vip(tmp_path / "root", task="semantic")
-    assert benchmark.clips[0].given().complete
+    assert benchmark.clips[0].read_annotation().exhaustive
     report = evaluate(benchmark, Identity(), CONFIG, tmp_path / "out")
     assert report.scores == {
         "mIoU": pytest.approx((10 / 14 + 14 / 20 + 0) / 3, abs=1e-6),
@@ -86,7 +86,7 @@ def test_classes_by_hand(tmp_path):
 def test_all_frames_of_all_clips_are_counted_together(tmp_path):
     """Clip 2 has one wrong column in ten and no hair: clothes 0 of 1, so the two clips' mIoU do not average.
 
-    Background in columns: clip 1 has 5 and 5 right, clip 2 has 10 and 9 of 10.
+    Background in columns: clip 1 has 5 and 5 correct, clip 2 has 10 and 9 of 10.
     """
     write_clip(tmp_path / "root", [columns((0, 4, HAIR)), columns((0, 4, HAIR))])
     write_clip(tmp_path / "root", [columns(), columns((0, 0, CLOTHES))], name="videos2")
@@ -98,18 +98,18 @@ def test_all_frames_of_all_clips_are_counted_together(tmp_path):
     assert report.scores["mIoU_first_out"] == pytest.approx((14 / 15 + 1 + 0) / 3, abs=1e-6)
 
 
-def test_void_is_neither_carried_nor_scored(tmp_path):
+def test_void_is_neither_propagated_nor_scored(tmp_path):
     void = columns((0, 3, CLOTHES), (9, 9, 255))
     write_clip(tmp_path / "root", [void, columns((0, 3, CLOTHES), (8, 9, 255))])
     benchmark = find_vip(tmp_path / "root", task="semantic")
-    assert set(np.unique(benchmark.clips[0].given().ids)) == {0, CLOTHES}
+    assert set(np.unique(benchmark.clips[0].read_annotation().ids)) == {0, CLOTHES}
     assert evaluate(benchmark, Identity(), CONFIG, tmp_path / "out").scores["mIoU"] == 1
 
 
 @pytest.fixture
 def faces(tmp_path):
-    """Frame 0: two faces, on columns 0-3 and 6-9. Frame 1: the first has gone to 2-5, and people are numbered anew.
-    Frame 2: one face on 0-3 with hair on 4-5; the other has left."""
+    """Frame 0: two faces, on columns 0-3 and 6-9. Frame 1: the first has moved to 2-5, and people have other ids.
+    Frame 2: one face on 0-3 with hair on 4-5; the other is gone."""
     classes = [
         columns((0, 3, FACE), (6, 9, FACE)),
         columns((2, 9, FACE)),
@@ -124,9 +124,9 @@ def test_parts_by_hand(faces, tmp_path):
     """Copies of frame 0: two faces on each frame. The overlaps are 1 and 1 on frame 0, 2/6 and 1 on frame 1, 1 and 0 on
     frame 2.
 
-    Faces (5 true, 6 predicted): up to 0.3 five are right, AP = 5/6 * 5/5; above four are, AP = 4/6 * 4/5.
+    Faces (5 true, 6 predicted): up to 0.3 five are correct, AP = 5/6 * 5/5; above four are, AP = 4/6 * 4/5.
     Hair (1 true, none predicted): 0. The mean over both classes is half of that.
-    Without frame 0 (2 true, 2 right): 3/4 * 3/3 and 2/4 * 2/3.
+    Without frame 0 (2 true, 2 correct): 3/4 * 3/3 and 2/4 * 2/3.
     """
     report = evaluate(faces, Identity(), CONFIG, tmp_path / "out")
     low, high = 5 / 6 / 2, 4 / 6 * 4 / 5 / 2
@@ -139,9 +139,9 @@ def test_parts_by_hand(faces, tmp_path):
 
 
 def test_parts_ranked_by_their_scores(faces, tmp_path):
-    """Ranked right four times, right up to 0.3, wrong: AP of faces is 1 up to 0.3, and 4/5 above.
+    """Ranked: four correct, one correct up to 0.3, one wrong. AP of faces is 1 up to 0.3, and 4/5 above.
 
-    Without frame 0 two of three are right above 0.3, ranked first: 2/3.
+    Without frame 0 two of three are correct above 0.3, ranked first: 2/3.
     """
     evaluate(faces, Identity(), CONFIG, tmp_path)
     path = tmp_path / "predictions" / "videos1" / "scores.csv"
@@ -159,18 +159,18 @@ def test_parts_ranked_by_their_scores(faces, tmp_path):
         faces.score(tmp_path / "predictions")
 
 
-def test_an_encoder_carries_both_kinds_and_ranks_parts(tmp_path):
+def test_an_encoder_propagates_classes_and_parts_and_ranks_parts(tmp_path):
     write_world(tmp_path / "root", still=True)
     method = load_method("rgb")
     classes = evaluate(find_vip(tmp_path / "root", task="semantic"), method, CONFIG, tmp_path / "classes")
     parts = evaluate(find_vip(tmp_path / "root", task="parts"), method, CONFIG, tmp_path / "parts")
-    # Cells of 8 px lose much of objects of 20 px, so these are loose: that it runs and ranks is the point.
+    # Feature cells of 8 px lose much of objects of 20 px, so the bounds are loose.
     assert classes.scores["mIoU"] > 0.5
     assert parts.scores["AP_0.1"] > 0.5
     assert (tmp_path / "parts" / "predictions" / "videos1" / "scores.csv").is_file()
 
 
-def test_only_annotated_frames_are_run_and_clips_that_are_there(tmp_path, caplog):
+def test_only_annotated_frames_of_available_clips_are_run(tmp_path, caplog):
     write_clip(tmp_path, [columns((0, 3, FACE))] * 3)
     shutil.copy(tmp_path / "Images" / "videos1" / f"{1:012d}.jpg", tmp_path / "Images" / "videos1" / f"{2:012d}.jpg")
     (tmp_path / "lists" / "val_videos.txt").write_text("Images/videos1\nImages/videos2\n")
@@ -178,17 +178,17 @@ def test_only_annotated_frames_are_run_and_clips_that_are_there(tmp_path, caplog
         benchmark = find_vip(tmp_path, task="parts")
     assert caplog.messages == [f"1 of 50 validation clips of VIP are in {tmp_path}"]
     assert [path.stem for path in benchmark.clips[0].frames] == [f"{n:012d}" for n in (1, 26, 51)]
-    assert len(benchmark.truth_files) == 6
+    assert len(benchmark.ground_truth_files) == 6
     for kind in ("Category_ids", "Human_ids"):
         (tmp_path / "Annotations" / kind).rename(tmp_path / kind)
     assert len(find_vip(tmp_path, task="parts").clips) == 1
 
 
-def test_a_part_needs_a_person(tmp_path):
+def test_a_part_without_a_person_is_ignored(tmp_path):
     write_clip(tmp_path, [columns((0, 7, FACE))], [columns((0, 3, 1), (9, 9, 2))])
-    given = find_vip(tmp_path, task="parts").clips[0].given()
-    assert set(np.unique(given.pairs)) == {0, 13001}
-    assert (given.pairs > 0).sum() == 40
+    parts = find_vip(tmp_path, task="parts").clips[0].read_annotation()
+    assert set(np.unique(parts.pairs)) == {0, 13001}
+    assert (parts.pairs > 0).sum() == 40
 
 
 def test_missing_folders_and_files_are_named(tmp_path):
@@ -217,7 +217,7 @@ def test_missing_folders_and_files_are_named(tmp_path):
         find_vip(tmp_path, task="semantic")
 
 
-def test_predictions_that_do_not_fit_are_refused(tmp_path):
+def test_predictions_with_missing_files_or_wrong_sizes_are_refused(tmp_path):
     write_clip(tmp_path / "root", [columns((0, 3, FACE))] * 3)
     benchmark = find_vip(tmp_path / "root", task="semantic")
     folder = tmp_path / "predicted" / "videos1"

@@ -1,30 +1,30 @@
-"""The kernel in each of its forms."""
+"""Fixtures that choose a variant of the kernel."""
 
 import os
 
 import pytest
 
-from timecycle.kernel.library import CHOICE, FORMS, find_kernel
+from timecycle.kernel.library import KERNEL_VARIABLE, VARIANTS, find_kernel
 
 
 @pytest.fixture
 def choose(monkeypatch):
-    """Chooses a form, or `off`, for the rest of the test."""
+    """Choose a variant, or `off`, for the rest of the test."""
 
-    def chosen(form):
-        monkeypatch.setenv(CHOICE, form)
+    def select(variant):
+        monkeypatch.setenv(KERNEL_VARIABLE, variant)
         find_kernel.cache_clear()
         return find_kernel()
 
-    yield chosen
+    yield select
     monkeypatch.undo()
     find_kernel.cache_clear()
 
 
-@pytest.fixture(params=FORMS)
-def form(request, choose):
-    if os.environ.get(CHOICE) == "off":
-        pytest.skip(f"{CHOICE} is off")
+@pytest.fixture(params=VARIANTS)
+def variant(request, choose):
+    if os.environ.get(KERNEL_VARIABLE) == "off":
+        pytest.skip(f"{KERNEL_VARIABLE} is off")
     kernel = choose(request.param)
     if kernel.reason.startswith("this processor"):
         pytest.skip(kernel.reason)

@@ -1,5 +1,5 @@
-// Calls the kernel with random shapes in buffers of exactly their size, from several threads, and compares what it
-// finds with a plain search. Built with sanitizers by test_sanitizers.py, which also says where kernel.cpp is.
+// Calls the kernel with random shapes in buffers of exactly their size, from several threads, and compares the result
+// with a plain search. test_sanitizers.py builds it with sanitizers and defines the path of kernel.cpp.
 #include KERNEL
 
 #include <cmath>
@@ -12,7 +12,7 @@ std::mt19937 generator(7);
 
 int between_ints(int low, int high) { return std::uniform_int_distribution<int>(low, high)(generator); }
 
-// Features of whole numbers, so that sums are exact in any order, turned to the axes they already have.
+// Integer features, so that sums are exact in any order, with the identity as rotation.
 struct Features {
     int rows, columns, channels, stages = 1;
     std::vector<float> cells, turned;

@@ -1,4 +1,4 @@
-"""The kernel reads and writes no memory that is not its own, does nothing undefined, and its threads share nothing."""
+"""The kernel has no invalid memory access, no undefined behaviour and no data race."""
 
 import platform
 import shutil
@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from timecycle.kernel.library import FORMS, find_kernel
+from timecycle.kernel.library import VARIANTS, find_kernel
 
 KERNEL = Path(sys.modules["timecycle.kernel.library"].__file__).with_name("kernel.cpp")
 FLAGS = {"generic": (), "avx2": ("-mavx2", "-mfma"), "avx512": ("-mavx2", "-mfma", "-mavx512f")}
 REPORT = ("Sanitizer", "runtime error")
 
 
-def built(folder: Path, form: str, sanitizer: str) -> Path:
+def build(folder: Path, variant: str, sanitizer: str) -> Path:
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None or platform.machine() not in ("x86_64", "AMD64"):
-        pytest.skip("needs a C++ compiler with sanitizers, and a processor whose forms it knows")
-    target = folder / f"{form}-{sanitizer[:4]}"
-    words = [compiler, "-O1", "-g", "-std=c++17", "-pthread", "-Wno-psabi", f'-DKERNEL="{KERNEL}"', *FLAGS[form]]
+        pytest.skip("needs a C++ compiler with sanitizers, and an x86-64 processor")
+    target = folder / f"{variant}-{sanitizer[:4]}"
+    words = [compiler, "-O1", "-g", "-std=c++17", "-pthread", "-Wno-psabi", f'-DKERNEL="{KERNEL}"', *FLAGS[variant]]
     words += [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", str(Path(__file__).with_name("sanitized.cpp"))]
     done = subprocess.run([*words, "-o", str(target)], capture_output=True, text=True, check=False)
     if "cannot find" in done.stderr:
@@ -29,28 +29,28 @@ def built(folder: Path, form: str, sanitizer: str) -> Path:
     return target
 
 
-@pytest.mark.slow  # compiles the kernel with instruments, which make it several times slower
+@pytest.mark.slow  # compiles the kernel with sanitizers, which make it several times slower
 @pytest.mark.parametrize(
-    ("form", "sanitizer"),
+    ("variant", "sanitizer"),
     [("generic", "address,undefined"), ("avx512", "address,undefined"), ("avx512", "thread")],  # avx2 is between them
 )
-def test_the_kernel_under_a_sanitizer(tmp_path, form, sanitizer):
-    if find_kernel().form not in FORMS[FORMS.index(form) :]:
-        pytest.skip("this processor cannot run it")
-    done = subprocess.run([built(tmp_path, form, sanitizer)], capture_output=True, text=True, check=False)
+def test_the_kernel_passes_the_sanitizers(tmp_path, variant, sanitizer):
+    if find_kernel().variant not in VARIANTS[VARIANTS.index(variant) :]:
+        pytest.skip("this processor cannot run the variant")
+    done = subprocess.run([build(tmp_path, variant, sanitizer)], capture_output=True, text=True, check=False)
     assert not any(word in done.stderr for word in REPORT), done.stderr[-3000:]
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert done.stdout == "60 rounds\n"
 
 
 @pytest.mark.slow  # compiles it once more
-def test_the_sanitizer_would_tell(tmp_path, monkeypatch):
-    """A kernel that reads one value too many is found out."""
-    spoilt = tmp_path / "kernel.cpp"
+def test_the_sanitizer_detects_an_invalid_read(tmp_path, monkeypatch):
+    """A kernel that reads one value too many fails."""
+    broken = tmp_path / "kernel.cpp"
     source = KERNEL.read_text()
     assert "for (int i = 0; i < votes; ++i) {" in source
-    spoilt.write_text(source.replace("for (int i = 0; i < votes; ++i) {", "for (int i = 0; i <= votes; ++i) {"))
-    monkeypatch.setitem(globals(), "KERNEL", spoilt)
-    done = subprocess.run([built(tmp_path, "generic", "address")], capture_output=True, text=True, check=False)
+    broken.write_text(source.replace("for (int i = 0; i < votes; ++i) {", "for (int i = 0; i <= votes; ++i) {"))
+    monkeypatch.setitem(globals(), "KERNEL", broken)
+    done = subprocess.run([build(tmp_path, "generic", "address")], capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "heap-buffer-overflow" in done.stderr

@@ -1,4 +1,4 @@
-"""Coordinates of a still or shifted picture are exact up to the border."""
+"""Coordinates of a static or shifted frame are exact up to the border."""
 
 import numpy as np
 import pytest
@@ -20,40 +20,40 @@ grids = pytest.mark.parametrize(
 )
 
 
-def own_places(grid):
+def own_coordinates(grid):
     return Coordinates.of_image(grid.y.pixels, grid.x.pixels)
 
 
-def test_every_pixel_of_the_labelled_frame_shows_its_own_place():
+def test_pixels_of_the_annotated_frame_have_their_own_position():
     xy = Coordinates.of_image(5, 9).xy
     assert xy[3, 7].tolist() == [7, 3]
     assert Coordinates(xy).size() == (5, 9)
 
 
 @grids
-def test_the_labelled_frame_comes_back_exactly(grid):
+def test_annotated_frame_is_decoded_exactly(grid):
     space = CoordinateSpace()
-    soft = space.to_soft(own_places(grid), grid)
-    assert torch.equal(soft, grid.centres())
-    assert np.array_equal(space.from_soft(soft, grid).xy, own_places(grid).xy)
+    values = space.encode(own_coordinates(grid), grid)
+    assert torch.equal(values, grid.centres())
+    assert np.array_equal(space.decode(values, grid).xy, own_coordinates(grid).xy)
 
 
 @grids
-def test_a_shifted_picture_comes_back_exactly_up_to_the_border(grid):
-    shifted = Coordinates(own_places(grid).xy + np.array([12.5, -7.25], np.float32))
+def test_shifted_coordinates_are_decoded_exactly_up_to_the_border(grid):
+    shifted = Coordinates(own_coordinates(grid).xy + np.array([12.5, -7.25], np.float32))
     space = CoordinateSpace()
-    assert np.allclose(space.from_soft(space.to_soft(shifted, grid), grid).xy, shifted.xy, atol=1e-3)
+    assert np.allclose(space.decode(space.encode(shifted, grid), grid).xy, shifted.xy, atol=1e-3)
 
 
-def test_a_stretched_picture_comes_back_between_the_outer_cells():
+def test_scaled_coordinates_are_decoded_exactly_between_the_outer_cells():
     grid = grid_over(65, 97, cells=(9, 13), stride_px=8, first_px=0)
-    stretched = Coordinates(own_places(grid).xy * np.float32(1.1))
+    scaled = Coordinates(own_coordinates(grid).xy * np.float32(1.1))
     space = CoordinateSpace()
-    found = space.from_soft(space.to_soft(stretched, grid), grid).xy
-    assert np.allclose(found[8:-8, 8:-8], stretched.xy[8:-8, 8:-8], atol=1e-3)
+    decoded = space.decode(space.encode(scaled, grid), grid).xy
+    assert np.allclose(decoded[8:-8, 8:-8], scaled.xy[8:-8, 8:-8], atol=1e-3)
 
 
-def test_coordinates_come_back_from_a_file(tmp_path):
+def test_coordinates_survive_a_file(tmp_path):
     xy = np.random.default_rng(0).normal(size=(4, 6, 2)).astype(np.float32)
     Coordinates(xy).write(tmp_path / "0.npy")
     assert np.array_equal(Coordinates.read(tmp_path / "0.npy").xy, xy)
@@ -69,25 +69,25 @@ def test_coordinates_come_back_from_a_file(tmp_path):
         (np.array([{}], dtype=object), "Python objects"),
     ],
 )
-def test_an_array_that_is_no_coordinates_is_refused(tmp_path, array, problem):
+def test_array_of_other_shape_or_type_is_refused(tmp_path, array, problem):
     np.save(tmp_path / "0.npy", array, allow_pickle=True)
     with pytest.raises(LabelError, match=rf"cannot read .*0\.npy as coordinates: .*{problem}.*; give a float32 \.npy"):
         Coordinates.read(tmp_path / "0.npy")
 
 
 @pytest.mark.parametrize("content", [b"", b"not an array"])
-def test_a_file_that_is_no_array_is_refused(tmp_path, content):
+def test_file_without_an_array_is_refused(tmp_path, content):
     (tmp_path / "0.npy").write_bytes(content)
     with pytest.raises(LabelError, match=r"cannot read .*0\.npy as coordinates: .*; give a float32 \.npy"):
         Coordinates.read(tmp_path / "0.npy")
 
 
-def test_given_coordinates_speak_for_both_channels_and_come_back_as_given():
-    given, decided = Coordinates.of_image(3, 4), Coordinates.of_image(3, 4)
-    space = Coordinates.space([given])
+def test_annotated_coordinates_constrain_both_channels_and_are_restored():
+    annotation, decoded = Coordinates.of_image(3, 4), Coordinates.of_image(3, 4)
+    space = Coordinates.space([annotation])
     assert space.channels == 2
-    assert space.speaks(given).all()
-    assert space.put_back(given, decided) is given
-    for second in (lambda: space.widened(decided), lambda: Coordinates.space([given, decided])):
+    assert space.annotated_channels(annotation).all()
+    assert space.restore_annotated(annotation, decoded) is annotation
+    for second in (lambda: space.extended(decoded), lambda: Coordinates.space([annotation, decoded])):
         with pytest.raises(LabelError, match="coordinates were given for more than one frame; give one frame"):
             second()

@@ -1,4 +1,4 @@
-"""Annotations are brought to the video's size and must hold an object; what was understood is said once."""
+"""Annotations are resized to the video and must have an object; notes are given once."""
 
 import numpy as np
 import pytest
@@ -27,14 +27,14 @@ def empty(kind):
 
 
 @given(st.integers(2, 200), st.integers(2, 200), st.integers(1, 9), st.integers(1, 9))
-def test_a_size_that_is_rounded_from_the_videos_is_proportional(height, width, times, parts):
+def test_rounded_multiples_of_the_video_size_are_resized(height, width, times, parts):
     scaled = max(round(height * times / parts), 1), max(round(width * times / parts), 1)
     fitted = fit_sizes({0: Masks(np.ones(scaled, np.uint16))}, height, width)[0]
     assert fitted.size() == (height, width)
     assert fitted.ids.all()
 
 
-def test_a_mask_of_proportional_size_is_resized_by_nearest_neighbour_with_one_note(caplog):
+def test_masks_of_proportional_size_are_resized_by_nearest_neighbour_with_one_note(caplog):
     labels = {index: Masks(boxed(32, 48)) for index in (0, 1, 2, 7)}
     fitted = fit_sizes(labels, 64, 96)
     assert all(np.array_equal(one.ids, boxed(64, 96)) for one in fitted.values())
@@ -44,30 +44,30 @@ def test_a_mask_of_proportional_size_is_resized_by_nearest_neighbour_with_one_no
     assert np.array_equal(fit_sizes({0: Masks(boxed(128, 192))}, 64, 96)[0].ids, boxed(64, 96))
 
 
-def test_parts_and_textures_are_resized_too():
+def test_parts_and_textures_are_resized():
     ids = boxed(32, 48)
-    parts = fit_sizes({0: Parts(ids, ids + np.uint16(1), complete=True)}, 64, 96)[0]
+    parts = fit_sizes({0: Parts(ids, ids + np.uint16(1), exhaustive=True)}, 64, 96)[0]
     assert np.array_equal(parts.part, boxed(64, 96))
     assert np.array_equal(parts.person, boxed(64, 96) + 1)
-    assert parts.complete
+    assert parts.exhaustive
     texture = fit_sizes({0: Texture(np.repeat(ids[..., None], 4, axis=-1).astype(np.uint8))}, 64, 96)[0]
     assert np.array_equal(texture.rgba[..., 0], boxed(64, 96))
 
 
-def test_labels_of_the_videos_size_are_left_alone(caplog):
+def test_labels_of_the_video_size_are_unchanged(caplog):
     masks = Masks(boxed(64, 96))
     assert fit_sizes({0: masks}, 64, 96)[0] is masks
     assert not caplog.records
 
 
 @pytest.mark.parametrize("size", [(10, 12), (96, 64), (64, 90), (32, 46), (60, 96)])
-def test_other_sizes_are_refused_with_both_sizes(size):
+def test_other_sizes_are_refused_and_the_error_names_both_sizes(size):
     with pytest.raises(LabelError, match=rf"frame 4 are {size[1]}x{size[0]} but the frame is 96x64; draw them on"):
         fit_sizes({4: Masks(np.ones(size, np.uint16))}, 64, 96)
 
 
 def test_coordinates_are_never_resized():
-    """Their values are places in pixels."""
+    """Their values are positions in pixels."""
     with pytest.raises(LabelError, match="are 48x32 but the frame is 96x64"):
         fit_sizes({0: Coordinates.of_image(32, 48)}, 64, 96)
 
@@ -76,24 +76,24 @@ def test_coordinates_are_never_resized():
     ("kind", "remedy"),
     [("masks", "black is background"), ("parts", "annotate"), ("texture", "transparent"), ("keypoints", "visible")],
 )
-def test_annotations_that_hold_nothing_on_any_frame_are_refused(kind, remedy):
+def test_annotations_without_any_object_are_refused(kind, remedy):
     with pytest.raises(LabelError, match=f"the annotation of frame 3 holds no object; .*{remedy}"):
         refuse_empty({3: empty(kind)})
     with pytest.raises(LabelError, match=r"none of the 2 annotated frames holds an object, beginning with .* frame 3"):
         refuse_empty({3: empty(kind), 5: empty(kind)})
 
 
-def test_an_empty_mask_is_refused_by_the_name_of_its_file(tmp_path):
+def test_error_for_an_empty_mask_names_its_file(tmp_path):
     empty("masks").write(tmp_path / "first.png")
     with pytest.raises(LabelError, match=r"first\.png holds no object"):
         refuse_empty({0: Masks.read(tmp_path / "first.png")})
 
 
-def test_an_empty_mask_beside_others_says_once_that_objects_are_absent(caplog):
+def test_empty_mask_among_others_makes_objects_absent_with_one_note(caplog):
     labels = {0: Masks(boxed(4, 8)), 5: Masks(np.zeros((4, 8), np.uint16))}
     refuse_empty(labels)
-    meant = absent_where_empty(labels, ["3"])
-    assert not meant[0].complete
-    assert meant[5].complete
-    absent_where_empty(meant, ["3"])
+    fitted = absent_where_empty(labels, ["3"])
+    assert not fitted[0].exhaustive
+    assert fitted[5].exhaustive
+    absent_where_empty(fitted, ["3"])
     assert caplog.messages == ["note: nothing is annotated on frame 5: object 3 is absent there"]

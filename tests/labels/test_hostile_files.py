@@ -1,4 +1,4 @@
-"""Files of labels that are damaged, forged or no files at all: one clear error, soon, and without much memory."""
+"""Damaged, forged and special label files give one clear error, quickly and with little memory."""
 
 import io
 import os
@@ -26,32 +26,32 @@ def write_mask(path: Path, *, height: int = 48, width: int = 64) -> Path:
     return path
 
 
-def test_a_mask_with_any_bit_flipped_is_refused_or_the_same(tmp_path: Path) -> None:
+def test_mask_with_a_flipped_bit_is_refused_or_unchanged(tmp_path: Path) -> None:
     data = write_mask(tmp_path / "a.png").read_bytes()
     whole, path = Masks.read(tmp_path / "a.png").ids, tmp_path / "b.png"
-    for at in range(len(data)):
+    for position in range(len(data)):
         mutant = bytearray(data)
-        mutant[at] ^= 1 << at % 8
+        mutant[position] ^= 1 << position % 8
         path.write_bytes(mutant)
         try:
-            found = Masks.read(path).ids
+            ids = Masks.read(path).ids
         except LabelError:
             continue
-        assert np.array_equal(found, whole), at
+        assert np.array_equal(ids, whole), position
 
 
-def test_a_damaged_png_frame_is_refused_by_name(tmp_path: Path) -> None:
+def test_error_for_a_damaged_png_frame_names_the_file(tmp_path: Path) -> None:
     for number in range(3):
         Image.fromarray(np.full((16, 16, 3), 80 * number, np.uint8)).save(tmp_path / f"{number}.png")
     data = bytearray((tmp_path / "1.png").read_bytes())
     data[data.index(b"IDAT") + 9] ^= 16
     (tmp_path / "1.png").write_bytes(data)
-    with pytest.raises(VideoError, match=r"1\.png is damaged: its part at byte \d+ is not what was written"):
+    with pytest.raises(VideoError, match=r"1\.png is damaged: its chunk at byte \d+ does not match its checksum"):
         list(open_video(tmp_path))
 
 
 @pytest.mark.parametrize("kind", ["EPS", "GIF", "PPM", "ICNS", "PCX"])
-def test_only_the_listed_formats_are_opened_whatever_the_name(tmp_path: Path, kind: str) -> None:
+def test_only_supported_formats_are_opened_regardless_of_the_suffix(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "mask.png"
     size = (32, 32) if kind == "ICNS" else (16, 16)
     Image.new("RGB", size).save(path, format=kind)
@@ -61,7 +61,7 @@ def test_only_the_listed_formats_are_opened_whatever_the_name(tmp_path: Path, ki
 
 
 @pytest.mark.parametrize("name", ["x.mp4", "x.png", "x.csv", "x.npy", "x.json"])
-def test_a_pipe_is_refused_at_once(tmp_path: Path, name: str) -> None:
+def test_pipes_are_refused_without_blocking(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     os.mkfifo(path)
     readers = {".csv": [read_keypoints], ".npy": [Coordinates.read], ".json": [read_names], ".mp4": [open_video]}
@@ -73,27 +73,27 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path, name: str) -> None:
             read_labels([path], size=(48, 64))
 
 
-def test_an_empty_name_is_no_video() -> None:
+def test_empty_video_path_is_refused() -> None:
     with pytest.raises(VideoError, match="no video was named: its path is empty; pass the path"):
         open_video("")
 
 
 @pytest.mark.parametrize("name", ["a" * 5000, "a" * 5000 + ".png", "7=" + "b" * 5000 + ".csv", "9" * 5000 + "=a.png"])
-def test_names_that_are_too_long_are_refused(name: str) -> None:
+def test_too_long_paths_are_refused(name: str) -> None:
     with pytest.raises(VideoError):
         open_video(name)
     with pytest.raises(LabelError):
         read_labels([name])
 
 
-def test_a_pattern_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_invalid_patterns_are_refused(tmp_path: Path) -> None:
     for pattern in ("**x/*.png", "[", "a\0*.png"):
         with pytest.raises(VideoError):
             open_video(tmp_path / pattern)
 
 
-def test_the_pages_of_a_tiff_are_not_all_counted(tmp_path: Path) -> None:
-    """Forty thousand directories without a picture, each of which points to the next."""
+def test_counting_the_pages_of_a_tiff_stops_at_100(tmp_path: Path) -> None:
+    """The file has forty thousand directories without an image, each pointing to the next."""
     path = tmp_path / "pages.tif"
     entries = ((256, 1), (257, 1), (258, 8), (259, 1), (262, 1), (273, 8), (277, 1), (278, 1), (279, 1))
     body = struct.pack("<H", len(entries)) + b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in entries)
@@ -106,28 +106,28 @@ def test_the_pages_of_a_tiff_are_not_all_counted(tmp_path: Path) -> None:
 
 
 def forged_png(height: int, width: int) -> bytes:
-    """A black grey image as small as deflate makes it."""
+    """Return a black grey PNG, as small as deflate makes it."""
 
-    def part(kind: bytes, content: bytes) -> bytes:
+    def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
     press = zlib.compressobj(9)
     rows = b"".join(press.compress(bytes(width + 1)) for _ in range(height)) + press.flush()
-    header = part(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + header + part(b"IDAT", rows) + part(b"IEND", b"")
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 
 @pytest.mark.parametrize(
-    ("frame", "what"),
+    ("frame", "problem"),
     [((64, 96), "are 8190x8190 but the frame is 96x64"), ((64, 64), r"is 8190x8190, far larger than the frame")],
 )
-def test_a_mask_is_compared_with_the_video_before_it_is_decoded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frame: tuple[int, int], what: str
+def test_size_of_a_mask_is_checked_before_it_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frame: tuple[int, int], problem: str
 ) -> None:
     path = tmp_path / "bomb.png"
     path.write_bytes(forged_png(8190, 8190))
     monkeypatch.setattr(Image.Image, "load", lambda _: pytest.fail("decoded"))
-    with pytest.raises(LabelError, match=what):
+    with pytest.raises(LabelError, match=problem):
         read_labels([path], size=frame)
 
 
@@ -162,7 +162,7 @@ def npz() -> bytes:
         npy("\0"),
     ],
 )
-def test_an_npy_of_any_other_kind_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_invalid_npy_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "c.npy"
     path.write_bytes(content)
     with pytest.raises(LabelError, match=r"cannot read .*c\.npy as coordinates"):
@@ -178,14 +178,14 @@ def test_an_npy_of_any_other_kind_is_refused(tmp_path: Path, content: bytes) -> 
         b"frame,name,x,y\n\0\0\0",
     ],
 )
-def test_a_csv_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_unreadable_csv_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "p.csv"
     path.write_bytes(content)
     with pytest.raises(LabelError, match=r"p\.csv"):
         read_keypoints(path)
 
 
-def test_numbers_beyond_all_pixels_are_points_that_are_not_visible(tmp_path: Path) -> None:
+def test_points_with_huge_coordinates_are_hidden(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_text(f"frame,name,x,y\n0,nose,{'9' * 5000},2\n0,tail,1e300,1\n0,ear,3,4\n")
     assert read_keypoints(path)[0].visible.tolist() == [False, False, True]
@@ -203,7 +203,7 @@ def test_numbers_beyond_all_pixels_are_points_that_are_not_visible(tmp_path: Pat
         b'{"1": "\\ud800"}',
     ],
 )
-def test_names_that_are_none_are_refused_in_a_short_line(tmp_path: Path, content: bytes) -> None:
+def test_invalid_names_are_refused_with_a_short_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "names.json"
     path.write_bytes(content)
     with pytest.raises(LabelError) as caught:
@@ -216,14 +216,16 @@ KINDS |= {"m.tif": "masks", "c.npy": "coordinates", "pts.csv": "keypoints"}
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_mutated_label_files_give_labels_or_our_own_error(data: Path, tmp_path: Path, name: str) -> None:
+def test_mutated_label_files_give_labels_or_a_label_error(data: Path, tmp_path: Path, name: str) -> None:
     content, path = (data / "damaged" / "intact" / name).read_bytes(), tmp_path / name
     chance = random.Random(name)
     for _ in range(100):
         mutant = bytearray(content)
         for _ in range(chance.choice([1, 3, 10])):
-            at = chance.randrange(min(len(content), chance.choice([64, 1024, len(content)])))
-            mutant[at] = chance.choice([0, 255, mutant[at] ^ 1 << chance.randrange(8), chance.randrange(256)])
+            position = chance.randrange(min(len(content), chance.choice([64, 1024, len(content)])))
+            mutant[position] = chance.choice(
+                [0, 255, mutant[position] ^ 1 << chance.randrange(8), chance.randrange(256)]
+            )
         path.write_bytes(mutant[: chance.choice([len(mutant), len(mutant), chance.randrange(len(mutant))])])
         try:
             read_labels([path], kind=KINDS[name], size=(64, 96))

@@ -1,4 +1,4 @@
-"""Ids come back exactly as they were written, whatever the file; values nobody drew are refused."""
+"""Masks: ids survive files exactly, colours become ids, and soft edges are thresholded or refused."""
 
 import io
 
@@ -22,7 +22,7 @@ HEIGHT, WIDTH = 120, 160
 
 
 def blocks(ids, *, size=6, columns=20):
-    """A checkerboard with one square per id on a background of 0."""
+    """Return one square per id on a background of 0."""
     rows = -(-len(ids) // columns)
     array = np.zeros((rows * size + 2, columns * size + 2), np.int64)
     for i, identity in enumerate(ids):
@@ -31,8 +31,8 @@ def blocks(ids, *, size=6, columns=20):
     return array
 
 
-def drawn(draw, *, mode="L", finer=1, method=Image.Resampling.BOX):
-    """A picture drawn `finer` times larger and shrunk: anti-aliased unless `finer` is 1."""
+def draw_picture(draw, *, mode="L", finer=1, method=Image.Resampling.BOX):
+    """Draw a picture `finer` times larger and shrink it: anti-aliased unless `finer` is 1."""
     image = Image.new(mode, (WIDTH * finer, HEIGHT * finer))
     draw(ImageDraw.Draw(image), finer)
     return image if finer == 1 else image.resize((WIDTH, HEIGHT), method)
@@ -68,28 +68,28 @@ def jpeg(image, quality):
     return Image.open(data)
 
 
-def cells_of(count, seed=0):
-    """A plane divided among `count` touching objects."""
+def touching_objects(count, seed=0):
+    """Divide the plane among `count` touching objects."""
     points = np.random.default_rng(seed).random((count, 2)) * (HEIGHT, WIDTH)
     y, x = np.mgrid[:HEIGHT, :WIDTH]
     return ((y[..., None] - points[:, 0]) ** 2 + (x[..., None] - points[:, 1]) ** 2).argmin(axis=-1) + 1
 
 
 def specks(count, size, seed=0):
-    """Objects of size x size pixels anywhere on a background."""
+    """Return objects of size x size pixels at random positions on a background."""
     array = np.zeros((HEIGHT, WIDTH), np.int64)
-    places = np.random.default_rng(seed).integers(0, (HEIGHT - size, WIDTH - size), (count, 2))
-    for i, (y, x) in enumerate(places):
+    positions = np.random.default_rng(seed).integers(0, (HEIGHT - size, WIDTH - size), (count, 2))
+    for i, (y, x) in enumerate(positions):
         array[y : y + size, x : x + size] = i + 1
     return array
 
 
-def saved(tmp_path, image, name="mask.png", **options):
+def save(tmp_path, image, name="mask.png", **options):
     image.save(tmp_path / name, **options)
     return tmp_path / name
 
 
-# Files keep ids
+# Ids in files
 
 
 @settings(max_examples=40, deadline=None)
@@ -98,7 +98,7 @@ def saved(tmp_path, image, name="mask.png", **options):
     st.sampled_from([1, 2, 255, 256, 300, 65535]),
     st.integers(0, 10_000),
 )
-def test_what_is_written_is_read_back_whatever_it_is(tmp_path_factory, shape, largest, seed):
+def test_masks_survive_a_file(tmp_path_factory, shape, largest, seed):
     masks = Masks.of(np.random.default_rng(seed).integers(0, largest + 1, shape))
     path = tmp_path_factory.mktemp("masks") / "00001.png"
     masks.write(path)
@@ -107,7 +107,7 @@ def test_what_is_written_is_read_back_whatever_it_is(tmp_path_factory, shape, la
     assert np.array_equal(again, masks.ids)
 
 
-def test_ids_up_to_255_are_written_with_the_colours_of_the_scheme(tmp_path):
+def test_ids_up_to_255_are_written_with_our_palette(tmp_path):
     Masks.of(blocks([1, 2, 255])).write(tmp_path / "a.png")
     with Image.open(tmp_path / "a.png") as image:
         assert image.mode == "P"
@@ -121,9 +121,7 @@ def test_ids_up_to_255_are_written_with_the_colours_of_the_scheme(tmp_path):
     st.sampled_from([1, 2, 255, 256, 65535]),
     st.integers(0, 10_000),
 )
-def test_grey_files_hold_the_ids_for_every_reader_and_are_read_back_whatever_they_are(
-    tmp_path_factory, shape, largest, seed
-):
+def test_grey_files_have_ids_as_values_and_are_restored_exactly(tmp_path_factory, shape, largest, seed):
     ids = np.random.default_rng(seed).integers(0, largest + 1, shape)
     path = tmp_path_factory.mktemp("masks") / "00001.png"
     Masks.of(ids).write(path, grey=True)
@@ -133,14 +131,14 @@ def test_grey_files_hold_the_ids_for_every_reader_and_are_read_back_whatever_the
     assert np.array_equal(Masks.read(path).ids, ids)
 
 
-def test_a_grey_file_that_was_edited_is_read_as_any_other(tmp_path):
-    """The mark of a file that was written here must not vouch for what a paint program made of it."""
-    Masks.of(np.array(drawn(disc))).write(tmp_path / "a.png", grey=True)
+def test_edited_grey_file_is_read_like_any_other(tmp_path):
+    """The checksum that marks our own files must not match a file edited in a paint program."""
+    Masks.of(np.array(draw_picture(disc))).write(tmp_path / "a.png", grey=True)
     with Image.open(tmp_path / "a.png") as image:
         mark = PngInfo()
         for name, text in image.text.items():
             mark.add_text(name, text)
-    path = saved(tmp_path, drawn(disc, finer=4), pnginfo=mark)
+    path = save(tmp_path, draw_picture(disc, finer=4), pnginfo=mark)
     assert np.unique(Masks.read(path).ids).tolist() == [0, 255]
 
 
@@ -153,7 +151,7 @@ def test_ids_above_255_are_written_in_16_bits(tmp_path):
 
 
 def test_grey_0_and_255_is_object_255(tmp_path):
-    path = saved(tmp_path, drawn(disc))
+    path = save(tmp_path, draw_picture(disc))
     assert np.unique(Masks.read(path).ids).tolist() == [0, 255]
 
 
@@ -162,11 +160,11 @@ def test_grey_0_and_255_is_object_255(tmp_path):
     [(mode, f"mask.{kind}") for mode in ("1", "L", "P", "I;16", "LA") for kind in ("png", "tiff")]
     + [("I", "mask.tiff")],
 )
-def test_the_values_of_an_image_that_is_not_coloured_are_the_ids(tmp_path, mode, name):
+def test_values_of_an_image_without_colours_are_ids(tmp_path, mode, name):
     ids = blocks([1]) if mode == "1" else blocks([3, 1, 200])
     grey = Image.fromarray(ids.astype(np.uint8))
     if mode == "P":
-        grey.putpalette(bytes(range(255, -1, -1)) * 3)  # whatever the colours are
+        grey.putpalette(bytes(range(255, -1, -1)) * 3)  # the palette does not matter
         image = grey
     elif mode == "1":
         image = Image.fromarray(ids.astype(bool))
@@ -175,14 +173,14 @@ def test_the_values_of_an_image_that_is_not_coloured_are_the_ids(tmp_path, mode,
     else:
         image = grey.convert(mode)
     assert image.mode == mode
-    assert np.array_equal(Masks.read(saved(tmp_path, image, name)).ids, ids)
+    assert np.array_equal(Masks.read(save(tmp_path, image, name)).ids, ids)
 
 
-def test_a_transparent_grey_pixel_is_background(tmp_path):
+def test_transparent_grey_pixels_are_background(tmp_path):
     alpha = np.zeros((20, 20), np.uint8)
     alpha[5:15, 5:15] = 255
     image = Image.merge("LA", (Image.new("L", (20, 20), 9), Image.fromarray(alpha)))
-    ids = Masks.read(saved(tmp_path, image)).ids
+    ids = Masks.read(save(tmp_path, image)).ids
     assert (ids[5:15, 5:15] == 9).all()
     assert ids.sum() == 900
 
@@ -193,32 +191,32 @@ def test_a_transparent_grey_pixel_is_background(tmp_path):
 @pytest.mark.parametrize("table", [palette, voc_palette])
 def test_colours_of_a_known_palette_become_its_ids(tmp_path, table):
     ids = blocks(list(range(256)))
-    path = saved(tmp_path, Image.fromarray(table()[ids]))
+    path = save(tmp_path, Image.fromarray(table()[ids]))
     assert colours_in([path]) == ()
     assert np.array_equal(Masks.read(path).ids, ids)
 
 
-def test_the_palette_of_pascal_voc_is_known():
+def test_pascal_voc_palette_has_its_known_colours():
     known = {0: (0, 0, 0), 1: (128, 0, 0), 2: (0, 128, 0), 3: (128, 128, 0), 4: (0, 0, 128), 8: (64, 0, 0)}
     known |= {15: (192, 128, 128), 20: (0, 64, 128), 255: (224, 224, 192)}
     assert {i: tuple(map(int, voc_palette()[i])) for i in known} == known
 
 
-def test_two_palettes_tell_all_ids_apart_and_share_black_alone():
+def test_both_palettes_have_distinct_colours_and_share_only_black():
     own, voc = ({tuple(row) for row in table().tolist()} for table in (palette, voc_palette))
     assert len(own) == len(voc) == 256
     assert own & voc == {(0, 0, 0)}
 
 
-def test_other_colours_are_numbered_the_same_in_all_files_read_together(tmp_path):
+def test_other_colours_are_numbered_alike_in_all_files_read_together(tmp_path):
     red, green, blue = (250, 0, 0), (0, 250, 0), (0, 0, 250)
-    first = saved(tmp_path, drawn(lambda c, k: c.rectangle((5, 5, 40, 40), fill=red), mode="RGB"), "0.png")
+    first = save(tmp_path, draw_picture(lambda c, k: c.rectangle((5, 5, 40, 40), fill=red), mode="RGB"), "0.png")
 
     def two(canvas, k):
         canvas.rectangle((5, 5, 40, 40), fill=green)
         canvas.rectangle((50, 5, 90, 40), fill=blue)
 
-    second = saved(tmp_path, drawn(two, mode="RGB"), "1.png")
+    second = save(tmp_path, draw_picture(two, mode="RGB"), "1.png")
     colours = colours_in([first, second])
     assert colours == colours_in([second, first]) == (0x0000FA, 0x00FA00, 0xFA0000)
     assert Masks.read(first, colours=colours).ids[10, 10] == 3
@@ -230,10 +228,10 @@ def test_other_colours_are_numbered_the_same_in_all_files_read_together(tmp_path
 def two_colours_file(tmp_path, one, other):
     pixels = np.zeros((30, 30, 3), np.uint8)
     pixels[5:15, 5:15], pixels[18:28, 5:25] = one, other
-    return saved(tmp_path, Image.fromarray(pixels))
+    return save(tmp_path, Image.fromarray(pixels))
 
 
-def test_which_object_each_colour_became_is_said(tmp_path, caplog):
+def test_note_says_which_object_each_colour_became(tmp_path, caplog):
     path = two_colours_file(tmp_path, (0, 255, 0), (0, 0, 255))
     assert Masks.read(path).colours == {0x0000FF: 1, 0x00FF00: 2}
     table = "object 1 is blue (0,0,255), 2 is green (0,255,0)"
@@ -243,29 +241,29 @@ def test_which_object_each_colour_became_is_said(tmp_path, caplog):
     assert caplog.messages == [f"note: {path}: {table}"]
 
 
-def test_colours_of_a_known_palette_are_not_explained(tmp_path, caplog):
+def test_colours_of_a_known_palette_give_no_note(tmp_path, caplog):
     read_labels([two_colours_file(tmp_path, (128, 0, 0), (0, 128, 0))])
     assert not caplog.messages
 
 
-def test_a_colour_of_our_palette_keeps_its_id_among_others(tmp_path):
-    """Label files show object 2 in it, so no other object may mean it."""
+def test_colour_of_our_palette_keeps_its_id_among_others(tmp_path):
+    """Label files show object 2 in this colour, so it may not become another object."""
     path = two_colours_file(tmp_path, (0, 0, 1), tuple(palette()[2]))
     assert np.unique(Masks.read(path).ids).tolist() == [0, 1, 2]
     assert Masks.read(path).ids[20, 10] == 2
 
 
 def test_white_on_black_in_colour_is_one_object(tmp_path):
-    path = saved(tmp_path, drawn(disc).convert("RGB"))
+    path = save(tmp_path, draw_picture(disc).convert("RGB"))
     assert np.unique(Masks.read(path).ids).tolist() == [0, 1]
 
 
-def test_transparent_pixels_are_background_whatever_colour_they_hide(tmp_path):
+def test_transparent_pixels_of_any_colour_are_background(tmp_path):
     pixels = np.zeros((30, 30, 4), np.uint8)
     pixels[..., :3] = np.random.default_rng(0).integers(0, 256, (30, 30, 3))
     pixels[5:15, 5:15] = (10, 20, 30, 255)
     pixels[18:28, 5:25] = (40, 50, 60, 128)  # half transparent all over: an overlay's colour, not an edge
-    ids = Masks.read(saved(tmp_path, Image.fromarray(pixels))).ids
+    ids = Masks.read(save(tmp_path, Image.fromarray(pixels))).ids
     assert (ids[5:15, 5:15] == 1).all()
     assert (ids[18:28, 5:25] == 2).all()
     assert np.count_nonzero(ids) == 100 + 200
@@ -274,48 +272,54 @@ def test_transparent_pixels_are_background_whatever_colour_they_hide(tmp_path):
 # Soft edges
 
 TWO_TONES = {
-    "a disc, shrunk": lambda: drawn(disc, finer=4),
-    "a disc, shrunk by two": lambda: drawn(disc, finer=2),
-    "a disc, shrunk by interpolation": lambda: drawn(disc, finer=4, method=Image.Resampling.BILINEAR),
-    "a disc, shrunk by a filter with overshoot": lambda: drawn(disc, finer=4, method=Image.Resampling.LANCZOS),
-    "a disc in a low value": lambda: drawn(lambda c, k: disc(c, k, 20), finer=4),
-    "a disc in colour": lambda: drawn(lambda c, k: disc(c, k, (200, 30, 60)), mode="RGB", finer=4),
-    "a disc, rotated": lambda: drawn(disc).rotate(13, resample=Image.Resampling.BICUBIC, center=(65, 57.5)),
-    "a disc, blurred": lambda: drawn(disc).filter(ImageFilter.GaussianBlur(2)),
-    "a grey JPEG": lambda: jpeg(drawn(disc), 90),
+    "a disc, shrunk": lambda: draw_picture(disc, finer=4),
+    "a disc, shrunk by two": lambda: draw_picture(disc, finer=2),
+    "a disc, shrunk by interpolation": lambda: draw_picture(disc, finer=4, method=Image.Resampling.BILINEAR),
+    "a disc, shrunk by a filter with overshoot": lambda: draw_picture(disc, finer=4, method=Image.Resampling.LANCZOS),
+    "a disc in a low value": lambda: draw_picture(lambda c, k: disc(c, k, 20), finer=4),
+    "a disc in colour": lambda: draw_picture(lambda c, k: disc(c, k, (200, 30, 60)), mode="RGB", finer=4),
+    "a disc, rotated": lambda: draw_picture(disc).rotate(13, resample=Image.Resampling.BICUBIC, center=(65, 57.5)),
+    "a disc, blurred": lambda: draw_picture(disc).filter(ImageFilter.GaussianBlur(2)),
+    "a grey JPEG": lambda: jpeg(draw_picture(disc), 90),
     "a brush with soft alpha": lambda: Image.merge(
-        "RGBA", (*Image.new("RGB", (WIDTH, HEIGHT), (200, 30, 60)).split(), drawn(disc, finer=4))
+        "RGBA", (*Image.new("RGB", (WIDTH, HEIGHT), (200, 30, 60)).split(), draw_picture(disc, finer=4))
     ),
     "a black brush with soft alpha": lambda: Image.merge(
-        "RGBA", (*Image.new("RGB", (WIDTH, HEIGHT)).split(), drawn(disc, finer=4))
+        "RGBA", (*Image.new("RGB", (WIDTH, HEIGHT)).split(), draw_picture(disc, finer=4))
     ),
-    "grey with soft alpha": lambda: Image.merge("LA", (Image.new("L", (WIDTH, HEIGHT), 7), drawn(disc, finer=4))),
+    "grey with soft alpha": lambda: Image.merge(
+        "LA", (Image.new("L", (WIDTH, HEIGHT), 7), draw_picture(disc, finer=4))
+    ),
 }
 
 SOFT = {
-    "ids whose blends are each other's ids": lambda: drawn(ten_objects, finer=4),
-    "two objects, one of them dark": lambda: drawn(
+    "ids whose blends are each other's ids": lambda: draw_picture(ten_objects, finer=4),
+    "two objects, one of them dark": lambda: draw_picture(
         lambda c, k: [disc(c, k), c.rectangle((110 * k, 5 * k, 150 * k, 50 * k), fill=9)], finer=4
     ),
-    "two small objects": lambda: drawn(
+    "two small objects": lambda: draw_picture(
         lambda c, k: [disc(c, k), c.rectangle((110 * k + 2, 5 * k + 2, 115 * k, 10 * k), fill=120)], finer=4
     ),
-    "two colours": lambda: drawn(two_colours, mode="RGB", finer=4),
-    "two objects without a background": lambda: Image.fromarray(np.array(drawn(disc, finer=4)) // 2 + np.uint8(100)),
-    "a coloured JPEG": lambda: jpeg(drawn(two_colours, mode="RGB"), 75),
+    "two colours": lambda: draw_picture(two_colours, mode="RGB", finer=4),
+    "two objects without a background": lambda: Image.fromarray(
+        np.array(draw_picture(disc, finer=4)) // 2 + np.uint8(100)
+    ),
+    "a coloured JPEG": lambda: jpeg(draw_picture(two_colours, mode="RGB"), 75),
     "one soft stroke over hard objects": lambda: Image.fromarray(
         np.maximum(
-            np.array(drawn(ten_objects)),
-            np.array(drawn(lambda c, k: c.line((9 * k, 99 * k, 150 * k, 113 * k), fill=250, width=9 * k), finer=4)),
+            np.array(draw_picture(ten_objects)),
+            np.array(
+                draw_picture(lambda c, k: c.line((9 * k, 99 * k, 150 * k, 113 * k), fill=250, width=9 * k), finer=4)
+            ),
         )
     ),
 }
 
 HARD = {
-    "a disc": lambda: drawn(disc),
-    "two colours": lambda: drawn(two_colours, mode="RGB"),
-    "touching objects": lambda: drawn(ten_objects),
-    "nothing": lambda: drawn(lambda c, k: None),
+    "a disc": lambda: draw_picture(disc),
+    "two colours": lambda: draw_picture(two_colours, mode="RGB"),
+    "touching objects": lambda: draw_picture(ten_objects),
+    "nothing": lambda: draw_picture(lambda c, k: None),
     "one object everywhere": lambda: Image.new("L", (WIDTH, HEIGHT), 3),
     "one pixel": lambda: Image.new("L", (1, 1), 3),
     "one row": lambda: Image.fromarray(np.array([[0, 0, 1, 1, 2, 2]], np.uint8)),
@@ -323,16 +327,16 @@ HARD = {
     "three objects of four pixels": lambda: Image.fromarray(specks(3, 2).astype(np.uint8)),
     "200 objects of four pixels": lambda: Image.fromarray(specks(200, 2).astype(np.uint8)),
     "200 overlapping objects": lambda: Image.fromarray(specks(200, 9).astype(np.uint8)),
-    "lines one pixel wide": lambda: drawn(
+    "lines one pixel wide": lambda: draw_picture(
         lambda c, k: [c.line((10, 5 + 12 * i, 150, 9 + 14 * i), fill=i + 1) for i in range(8)]
     ),
-    "crossing lines": lambda: drawn(
+    "crossing lines": lambda: draw_picture(
         lambda c, k: [c.line((5 + 19 * i, 5, 155 - 19 * i, 115), fill=i + 1) for i in range(8)]
     ),
-    "lines across an object": lambda: drawn(
+    "lines across an object": lambda: draw_picture(
         lambda c, k: [disc(c, k, 9), *(c.line((10, 5 + 12 * i, 150, 9 + 14 * i), fill=i + 1) for i in range(8))]
     ),
-    "a person with a pole, a leash and a ball": lambda: drawn(
+    "a person with a pole, a leash and a ball": lambda: draw_picture(
         lambda c, k: [
             disc(c, k, 3),
             c.line((99, 50, 150, 20), fill=2),
@@ -341,40 +345,42 @@ HARD = {
             c.point((122, 110), fill=4),
         ]
     ),
-    "an outline with an id of its own": lambda: drawn(lambda c, k: c.ellipse((30, 20, 100, 95), fill=2, outline=1)),
-    "250 touching objects": lambda: Image.fromarray(cells_of(250).astype(np.uint8)),
-    "250 touching objects in colour": lambda: Image.fromarray(palette()[cells_of(250)]),
+    "an outline with an id of its own": lambda: draw_picture(
+        lambda c, k: c.ellipse((30, 20, 100, 95), fill=2, outline=1)
+    ),
+    "250 touching objects": lambda: Image.fromarray(touching_objects(250).astype(np.uint8)),
+    "250 touching objects in colour": lambda: Image.fromarray(palette()[touching_objects(250)]),
     "1000 touching objects in colour": lambda: Image.fromarray(
-        np.random.default_rng(1).integers(0, 256, (1001, 3)).astype(np.uint8)[cells_of(1000)]
+        np.random.default_rng(1).integers(0, 256, (1001, 3)).astype(np.uint8)[touching_objects(1000)]
     ),
 }
 
 
 @pytest.mark.parametrize("name", TWO_TONES)
-def test_soft_edges_of_one_object_are_parted_at_half_with_a_note(tmp_path, caplog, name):
-    path = saved(tmp_path, TWO_TONES[name]())
+def test_soft_edges_of_one_object_are_thresholded_at_half_with_a_note(tmp_path, caplog, name):
+    path = save(tmp_path, TWO_TONES[name]())
     ids = Masks.read(path).ids
     assert len(np.unique(ids)) == 2
-    disc_area = np.array(drawn(disc, finer=8)) >= 128
+    disc_area = np.array(draw_picture(disc, finer=8)) >= 128
     assert ((ids > 0) & disc_area).sum() > 0.97 * ((ids > 0) | disc_area).sum()
     (record,) = caplog.records
     assert record.getMessage().startswith(f"note: {path} has ")
 
 
-def test_the_outline_of_a_soft_edge_is_at_half(tmp_path):
-    soft = np.array(drawn(disc, finer=4))
-    assert np.array_equal(Masks.read(saved(tmp_path, Image.fromarray(soft))).ids, np.where(soft >= 128, 255, 0))
+def test_outline_of_a_soft_edge_is_at_half(tmp_path):
+    soft = np.array(draw_picture(disc, finer=4))
+    assert np.array_equal(Masks.read(save(tmp_path, Image.fromarray(soft))).ids, np.where(soft >= 128, 255, 0))
 
 
-def test_a_box_with_round_corners_is_one_object(tmp_path):
-    """Too few soft pixels to be soft edges, yet each would be an object."""
-    image = drawn(lambda c, k: c.rounded_rectangle((10 * k, 10 * k, 120 * k, 90 * k), 8 * k, fill=255), finer=4)
+def test_box_with_round_corners_is_one_object(tmp_path):
+    """There are too few soft pixels for soft edges, yet each value would be an object."""
+    image = draw_picture(lambda c, k: c.rounded_rectangle((10 * k, 10 * k, 120 * k, 90 * k), 8 * k, fill=255), finer=4)
     assert len(np.unique(np.array(image))) > 3
-    assert np.unique(Masks.read(saved(tmp_path, image)).ids).tolist() == [0, 255]
+    assert np.unique(Masks.read(save(tmp_path, image)).ids).tolist() == [0, 255]
 
 
-def test_many_files_with_soft_edges_are_noted_once(tmp_path, caplog):
-    paths = [saved(tmp_path, drawn(disc, finer=4), f"{i}.png") for i in range(3)]
+def test_many_files_with_soft_edges_give_one_note(tmp_path, caplog):
+    paths = [save(tmp_path, draw_picture(disc, finer=4), f"{i}.png") for i in range(3)]
     read_mask_files(paths)
     (record,) = caplog.records
     assert record.getMessage().startswith(f"note: {paths[0]} and 2 more files have soft edges: a pixel belongs to ")
@@ -382,15 +388,15 @@ def test_many_files_with_soft_edges_are_noted_once(tmp_path, caplog):
 
 @pytest.mark.parametrize("name", SOFT)
 def test_soft_edges_of_several_objects_are_refused(tmp_path, name):
-    path = saved(tmp_path, SOFT[name]())
+    path = save(tmp_path, SOFT[name]())
     with pytest.raises(LabelError, match=r"mask\.png has soft edges and more than two tones.*; draw with a hard brush"):
         Masks.read(path)
 
 
 @pytest.mark.parametrize("name", HARD)
-def test_hard_edges_are_accepted_with_every_value_kept_apart(tmp_path, name):
+def test_hard_edges_are_accepted_and_every_value_is_an_object(tmp_path, name):
     image = HARD[name]()
-    ids = Masks.read(saved(tmp_path, image)).ids
+    ids = Masks.read(save(tmp_path, image)).ids
     pixels = np.array(image).reshape(ids.size, -1)
     pairs = np.unique(np.column_stack([pixels, ids.ravel()]), axis=0)
     assert len(pairs) == len(np.unique(pixels, axis=0)) == len(np.unique(ids))
@@ -398,14 +404,14 @@ def test_hard_edges_are_accepted_with_every_value_kept_apart(tmp_path, name):
         assert np.array_equal(ids, np.array(image))
 
 
-def test_soft_edges_are_found_turned_and_mirrored_alike():
-    """The rule looks along rows and columns, and knows no direction."""
+def test_soft_edge_detection_is_invariant_to_flips_and_transposition():
+    """The rule looks along rows and columns in no direction."""
     for name, make in (*SOFT.items(), *TWO_TONES.items(), *HARD.items()):
         values = np.array(make())
         values = values.reshape(*values.shape[:2], -1)
         turned = (values, values[::-1], values[:, ::-1], np.moveaxis(values, 0, 1))
-        found = {edges_of(one).soft for one in turned}
-        assert len(found) == 1, name
+        is_soft = {edges_of(one).soft for one in turned}
+        assert len(is_soft) == 1, name
         hard = [hardened(one) for one in turned]
         assert len({one is None for one in hard}) == 1, name
         if hard[0] is not None:
@@ -417,10 +423,10 @@ def test_soft_edges_are_found_turned_and_mirrored_alike():
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA"])
-def test_a_black_shape_on_a_transparent_ground_is_the_object(tmp_path, caplog, mode):
-    shape = drawn(disc)
+def test_black_shape_on_a_transparent_ground_is_the_object(tmp_path, caplog, mode):
+    shape = draw_picture(disc)
     image = Image.merge(mode, [Image.new("L", shape.size)] * (len(mode) - 1) + [shape])
-    path = saved(tmp_path, image)
+    path = save(tmp_path, image)
     assert np.array_equal(Masks.read(path).ids, np.array(shape) > 0)
     assert [record.getMessage() for record in caplog.records] == [
         f"note: {path} has an opaque black shape on a transparent ground: the shape is read as the object"
@@ -428,39 +434,39 @@ def test_a_black_shape_on_a_transparent_ground_is_the_object(tmp_path, caplog, m
 
 
 @pytest.mark.parametrize("mode", ["L", "LA", "RGB", "RGBA", "1"])
-def test_a_black_shape_on_a_white_ground_is_the_object(tmp_path, caplog, mode):
-    shape = drawn(disc)
-    inverted = saved(tmp_path, ImageOps.invert(shape).convert(mode), "inverted.png")
-    assert np.array_equal(Masks.read(inverted).ids, Masks.read(saved(tmp_path, shape.convert(mode))).ids)
+def test_black_shape_on_a_white_ground_is_the_object(tmp_path, caplog, mode):
+    shape = draw_picture(disc)
+    inverted = save(tmp_path, ImageOps.invert(shape).convert(mode), "inverted.png")
+    assert np.array_equal(Masks.read(inverted).ids, Masks.read(save(tmp_path, shape.convert(mode))).ids)
     assert caplog.messages == [f"note: {inverted} has a black shape on a white ground: the shape is read as the object"]
 
 
-def test_a_soft_black_shape_on_a_white_ground_is_the_object(tmp_path, caplog):
-    soft = drawn(disc, finer=4)
-    ids = Masks.read(saved(tmp_path, ImageOps.invert(soft))).ids > 0
-    assert 0.9 < ids.sum() / np.count_nonzero(drawn(disc)) < 1.1
+def test_soft_black_shape_on_a_white_ground_is_the_object(tmp_path, caplog):
+    soft = draw_picture(disc, finer=4)
+    ids = Masks.read(save(tmp_path, ImageOps.invert(soft))).ids > 0
+    assert 0.9 < ids.sum() / np.count_nonzero(draw_picture(disc)) < 1.1
     assert "black shape on a white ground" in caplog.text
 
 
-def test_an_object_that_fills_the_frame_is_unaffected(tmp_path, caplog):
-    assert (Masks.read(saved(tmp_path, Image.new("L", (30, 20), 255))).ids == 255).all()
+def test_white_object_that_fills_the_frame_is_kept(tmp_path, caplog):
+    assert (Masks.read(save(tmp_path, Image.new("L", (30, 20), 255))).ids == 255).all()
     assert not caplog.messages
 
 
 @pytest.mark.parametrize("dark", [(0, 0, 10, 10), (5, 0, 9, 19)])
-def test_an_object_at_all_borders_with_dark_parts_among_them_is_kept_with_a_note(tmp_path, caplog, dark):
+def test_white_object_at_all_borders_with_dark_border_pixels_is_kept_with_a_note(tmp_path, caplog, dark):
     image = Image.new("L", (30, 20), 255)
     ImageDraw.Draw(image).rectangle(dark, fill=0)
-    assert np.array_equal(Masks.read(saved(tmp_path, image)).ids, np.array(image))
+    assert np.array_equal(Masks.read(save(tmp_path, image)).ids, np.array(image))
     assert "covers most of the picture and touches all four borders" in caplog.text
     assert "if the dark part is the object, invert the mask" in caplog.text
 
 
-def test_a_large_hole_is_a_hole(tmp_path, caplog):
-    """A frame around the picture: less than half of it is white."""
+def test_white_border_around_a_large_hole_is_kept(tmp_path, caplog):
+    """Less than half of the picture is white."""
     image = Image.new("L", (30, 20), 255)
     ImageDraw.Draw(image).rectangle((2, 2, 27, 17), fill=0)
-    assert np.array_equal(Masks.read(saved(tmp_path, image)).ids, np.array(image))
+    assert np.array_equal(Masks.read(save(tmp_path, image)).ids, np.array(image))
     assert not caplog.messages
 
 
@@ -468,15 +474,15 @@ def test_black_beside_colours_and_transparency_is_background_with_a_note(tmp_pat
     pixels = np.zeros((30, 30, 4), np.uint8)
     pixels[:10, :, 3] = 255
     pixels[15:25, 5:15] = (128, 0, 0, 255)
-    assert Masks.read(saved(tmp_path, Image.fromarray(pixels))).ids.sum() == 100
+    assert Masks.read(save(tmp_path, Image.fromarray(pixels))).ids.sum() == 100
     assert "black beside transparent pixels: both are read as background" in caplog.text
 
 
-# Arrays and their failures
+# Arrays and errors
 
 
 @pytest.mark.parametrize("dtype", [bool, np.uint8, np.int8, np.int32, np.int64, np.uint64])
-def test_masks_are_made_from_any_whole_numbers(dtype):
+def test_masks_are_made_from_any_integer_type(dtype):
     array = np.zeros((4, 6), dtype)
     array[1, 2] = 1
     masks = Masks.of(array)
@@ -497,38 +503,38 @@ def test_ids_out_of_range_are_refused(low, high):
         Masks.of(np.array([[low, high]]))
 
 
-def test_ids_out_of_range_in_a_file_name_the_file(tmp_path):
-    path = saved(tmp_path, Image.fromarray(np.array([[0, 70_000]], np.int32)), "mask.tiff")
+def test_error_for_ids_out_of_range_in_a_file_names_it(tmp_path):
+    path = save(tmp_path, Image.fromarray(np.array([[0, 70_000]], np.int32)), "mask.tiff")
     with pytest.raises(LabelError, match=r"mask\.tiff: a mask has ids from 0 to 70000"):
         Masks.read(path)
 
 
-def test_a_file_of_real_numbers_is_refused(tmp_path):
-    path = saved(tmp_path, Image.fromarray(np.zeros((4, 4), np.float32)), "mask.tiff")
+def test_file_of_floats_is_refused(tmp_path):
+    path = save(tmp_path, Image.fromarray(np.zeros((4, 4), np.float32)), "mask.tiff")
     with pytest.raises(LabelError, match="mode F, whose values are not object ids; save the mask as"):
         Masks.read(path)
 
 
-def test_a_file_that_is_not_there_or_not_an_image_is_named(tmp_path):
+def test_error_for_a_missing_or_invalid_image_names_it(tmp_path):
     with pytest.raises(LabelError, match=r"there is no label file .*none\.png; check the path"):
         Masks.read(tmp_path / "none.png")
     (tmp_path / "text.png").write_text("not an image")
     with pytest.raises(LabelError, match=r"text\.png cannot be read as an image: .*; give a PNG"):
         Masks.read(tmp_path / "text.png")
-    whole = saved(tmp_path, drawn(disc)).read_bytes()
+    whole = save(tmp_path, draw_picture(disc)).read_bytes()
     (tmp_path / "half.png").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(LabelError, match=r"half\.png is damaged: it ends within its part at byte \d+; copy it again"):
+    with pytest.raises(LabelError, match=r"half\.png is damaged: its chunk at byte \d+ is incomplete; copy it again"):
         Masks.read(tmp_path / "half.png")
 
 
-def test_a_box_fills_its_edges_too():
+def test_box_includes_its_edges():
     ids = Masks.of_box(10, 20, (3, 2, 6, 4)).ids
     assert np.argwhere(ids)[[0, -1]].tolist() == [[2, 3], [4, 6]]
     assert ids.sum() == 4 * 3
 
 
 @pytest.mark.parametrize("box", [(6, 4, 3, 2), (30, 0, 40, 5), (-9, -9, -1, -1)])
-def test_a_box_that_holds_no_pixel_is_refused(box):
+def test_box_without_pixels_is_refused(box):
     with pytest.raises(LabelError, match="holds no pixel of the 20x10 frame; give it as x0,y0,x1,y1"):
         Masks.of_box(10, 20, box)
 
@@ -536,78 +542,78 @@ def test_a_box_that_holds_no_pixel_is_refused(box):
 # Channels
 
 
-@pytest.mark.parametrize("shown", [(41, 57), (77, 101)])
-def test_soft_masks_are_shares_of_area_and_sum_to_one(shown):
-    grid = grid_over(41, 57, cells=(6, 8), stride_px=8, first_px=0).rescaled(*shown)
-    ids = np.random.default_rng(0).choice([0, 4, 9, 300], shown)
+@pytest.mark.parametrize("image_size", [(41, 57), (77, 101)])
+def test_encoded_masks_are_shares_of_area_and_sum_to_one(image_size):
+    grid = grid_over(41, 57, cells=(6, 8), stride_px=8, first_px=0).rescaled(*image_size)
+    ids = np.random.default_rng(0).choice([0, 4, 9, 300], image_size)
     masks = Masks.of(ids)
     space = Masks.space([masks])
-    soft = space.to_soft(masks, grid)
+    values = space.encode(masks, grid)
     assert space.ids == (0, 4, 9, 300)
-    assert torch.allclose(soft.sum(dim=-1), torch.ones(6, 8), atol=1e-5)
+    assert torch.allclose(values.sum(dim=-1), torch.ones(6, 8), atol=1e-5)
     cells = grid.y.extents_px()[:, None] * grid.x.extents_px()
-    counts = torch.einsum("yxc,yx->c", soft.double(), cells)
+    counts = torch.einsum("yxc,yx->c", values.double(), cells)
     assert torch.allclose(counts, torch.tensor([(ids == i).sum() for i in space.ids]).double(), rtol=1e-4)
 
 
-def test_more_objects_than_are_pooled_at_once_are_pooled_alike():
+def test_pooling_objects_in_chunks_equals_pooling_them_alone():
     grid = grid_over(33, 33, cells=(5, 5), stride_px=8, first_px=0)
     masks = Masks.of(np.random.default_rng(0).integers(0, 50, (33, 33)))
     order = tuple(range(50))
-    together = MaskSpace(order).to_soft(masks, grid)
-    alone = torch.cat([MaskSpace((i,)).to_soft(masks, grid) for i in order], dim=-1)
+    together = MaskSpace(order).encode(masks, grid)
+    alone = torch.cat([MaskSpace((i,)).encode(masks, grid) for i in order], dim=-1)
     assert torch.allclose(together, alone, atol=1e-6)
 
 
-def test_large_objects_survive_the_way_to_the_grid_and_back():
+def test_large_objects_survive_encoding_and_decoding():
     ids = np.zeros((65, 97), np.int64)
     ids[:, 40:] = 7
     ids[32:] = 1000
     grid = grid_over(65, 97, cells=(9, 13), stride_px=8, first_px=0)
     masks = Masks.of(ids)
     space = Masks.space([masks])
-    again = space.from_soft(space.to_soft(masks, grid), grid).ids
+    again = space.decode(space.encode(masks, grid), grid).ids
     assert again.dtype == np.uint16
     assert (again == ids).mean() > 0.95
     assert set(np.unique(again)) == {0, 7, 1000}
 
 
-def test_the_space_of_several_frames_has_every_object_once():
+def test_space_of_several_frames_has_every_object_once():
     space = Masks.space([Masks.of(np.array([[5, 2]])), Masks.of(np.array([[0, 5], [9, 9]]))])
     assert space.ids == (0, 2, 5, 9)
     assert space.channels == 4
 
 
-def test_a_frame_speaks_for_the_background_and_for_what_is_drawn_on_it():
+def test_annotation_constrains_the_background_and_its_objects():
     space = MaskSpace((0, 2, 5, 9))
     masks = Masks.of(np.array([[5, 5]]))
-    assert space.speaks(masks).tolist() == [True, False, True, False]
-    assert space.speaks(Masks.of(masks.ids, complete=True)).all()
+    assert space.annotated_channels(masks).tolist() == [True, False, True, False]
+    assert space.annotated_channels(Masks.of(masks.ids, exhaustive=True)).all()
 
 
-def test_new_objects_get_channels_at_the_end():
+def test_new_objects_are_appended_as_channels():
     space = MaskSpace((0, 5))
-    assert space.widened(Masks.of(np.array([[9, 2, 5, 0]]))).ids == (0, 5, 2, 9)
-    assert space.widened(Masks.of(np.array([[5]]))).ids == (0, 5)
+    assert space.extended(Masks.of(np.array([[9, 2, 5, 0]]))).ids == (0, 5, 2, 9)
+    assert space.extended(Masks.of(np.array([[5]]))).ids == (0, 5)
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 10_000))
-def test_given_objects_come_back_as_drawn_and_silent_ones_keep_the_rest(seed):
+def test_annotated_objects_are_restored_and_others_stay_as_decoded(seed):
     rng = np.random.default_rng(seed)
-    given_masks = Masks.of(rng.choice([0, 1, 2], (6, 7)))
-    decided = Masks.of(rng.choice([0, 1, 2, 3, 4], (6, 7)))
-    result = MaskSpace((0, 1, 2, 3, 4)).put_back(given_masks, decided).ids
-    spoken = np.unique(given_masks.ids)
+    annotation = Masks.of(rng.choice([0, 1, 2], (6, 7)))
+    decoded = Masks.of(rng.choice([0, 1, 2, 3, 4], (6, 7)))
+    result = MaskSpace((0, 1, 2, 3, 4)).restore_annotated(annotation, decoded).ids
+    annotated = np.unique(annotation.ids)
     for identity in (1, 2):
-        if identity in spoken:
-            assert np.array_equal(result == identity, given_masks.ids == identity)
-    silent = (given_masks.ids == 0) & ~np.isin(decided.ids, spoken)
-    assert np.array_equal(result[silent], decided.ids[silent])
-    assert (result[(given_masks.ids == 0) & ~silent] == 0).all()
+        if identity in annotated:
+            assert np.array_equal(result == identity, annotation.ids == identity)
+    other = (annotation.ids == 0) & ~np.isin(decoded.ids, annotated)
+    assert np.array_equal(result[other], decoded.ids[other])
+    assert (result[(annotation.ids == 0) & ~other] == 0).all()
 
 
-def test_a_jpeg_is_refused(tmp_path):
+def test_jpeg_is_refused(tmp_path):
     ids = np.zeros((32, 32), np.uint8)
     ids[8:24, 8:24] = 1
     Image.fromarray(ids).save(tmp_path / "first.jpg")

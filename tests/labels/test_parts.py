@@ -1,4 +1,4 @@
-"""Part and person of every pixel survive the file, and a drawn part speaks for its whole person."""
+"""Parts: part and person of every pixel survive a file, and an annotated part constrains its whole person."""
 
 import numpy as np
 import pytest
@@ -10,77 +10,77 @@ from timecycle.labels.masks import Masks
 from timecycle.labels.parts import Parts, PartSpace
 
 
-def parts(pairs, *, complete=False):
-    """Parts from pairs part * 1000 + person."""
+def parts(pairs, *, exhaustive=False):
+    """Make parts from pairs part * 1000 + person."""
     part, person = np.divmod(np.array(pairs), 1000)
-    return Parts(part.astype(np.uint16), person.astype(np.uint16), complete)
+    return Parts(part.astype(np.uint16), person.astype(np.uint16), exhaustive)
 
 
-def test_parts_and_people_come_back_from_a_file(tmp_path):
+def test_parts_and_people_survive_a_file(tmp_path):
     part, person = np.meshgrid(np.arange(65, dtype=np.uint16), np.array([0, 1, 2, 500, 999], np.uint16))
     person = np.where(part == 0, 0, person).astype(np.uint16)
     Parts(part, person).write(tmp_path / "0.png")
-    again = Parts.read(tmp_path / "0.png")
-    assert np.array_equal(again.part, part)
-    assert np.array_equal(again.person, person)
-    assert again.size() == (5, 65)
+    restored = Parts.read(tmp_path / "0.png")
+    assert np.array_equal(restored.part, part)
+    assert np.array_equal(restored.person, person)
+    assert restored.size() == (5, 65)
 
 
-def test_the_file_holds_part_times_1000_plus_person(tmp_path):
+def test_file_values_are_part_times_1000_plus_person(tmp_path):
     parts([[0, 3002], [7001, 64999]]).write(tmp_path / "0.png")
     assert Masks.read(tmp_path / "0.png").ids.tolist() == [[0, 3002], [7001, 64999]]
 
 
 @pytest.mark.parametrize(("part", "person"), [(66, 1), (1, 1000)])
-def test_numbers_the_file_cannot_hold_are_refused(tmp_path, part, person):
+def test_too_large_numbers_are_refused(tmp_path, part, person):
     labels = Parts(np.full((2, 2), part, np.uint16), np.full((2, 2), person, np.uint16))
     with pytest.raises(LabelError, match=rf"0\.png cannot hold part {part} of person {person}; number parts up to 64"):
         labels.write(tmp_path / "0.png")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_every_pair_has_a_channel_and_the_background_the_first():
+def test_every_pair_has_a_channel_after_the_background():
     space = Parts.space([parts([[1001, 2001]]), parts([[1002, 0]])])
     assert space.pairs == (0, 1001, 1002, 2001)
     assert space.channels == 4
 
 
-def test_a_drawn_part_speaks_for_its_whole_person_and_for_no_other():
+def test_annotated_part_constrains_its_whole_person_and_no_other():
     space = PartSpace((0, 1001, 2001, 1002))
-    assert space.speaks(parts([[0, 1001]])).tolist() == [True, True, True, False]
-    assert space.speaks(parts([[1002, 1002]])).tolist() == [True, False, False, True]
-    assert space.speaks(parts([[0, 0]], complete=True)).all()
+    assert space.annotated_channels(parts([[0, 1001]])).tolist() == [True, True, True, False]
+    assert space.annotated_channels(parts([[1002, 1002]])).tolist() == [True, False, False, True]
+    assert space.annotated_channels(parts([[0, 0]], exhaustive=True)).all()
 
 
-def test_the_background_does_not_speak_for_parts_that_belong_to_nobody():
-    """Files without people number them 0, as the background does."""
+def test_background_does_not_constrain_parts_of_person_0():
+    """Files without people use person 0, as the background does."""
     space = PartSpace((0, 1000, 2000, 1001))
-    assert space.speaks(parts([[0, 1001]])).tolist() == [True, False, False, True]
-    assert space.speaks(parts([[0, 1000]])).tolist() == [True, True, True, False]
-    result = space.put_back(parts([[0, 1001, 0]]), parts([[2000, 2000, 1001]]))
+    assert space.annotated_channels(parts([[0, 1001]])).tolist() == [True, False, False, True]
+    assert space.annotated_channels(parts([[0, 1000]])).tolist() == [True, True, True, False]
+    result = space.restore_annotated(parts([[0, 1001, 0]]), parts([[2000, 2000, 1001]]))
     assert result.pairs.tolist() == [[2000, 1001, 0]]
 
 
-def test_given_people_come_back_as_drawn_and_silent_ones_keep_the_rest():
+def test_annotated_people_are_restored_and_others_stay_as_decoded():
     space = PartSpace((0, 1001, 2001, 1002))
-    given = parts([[1001, 0, 0, 0]])
-    decided = parts([[1002, 2001, 1002, 0]])
-    assert space.put_back(given, decided).pairs.tolist() == [[1001, 0, 1002, 0]]
+    annotation = parts([[1001, 0, 0, 0]])
+    decoded = parts([[1002, 2001, 1002, 0]])
+    assert space.restore_annotated(annotation, decoded).pairs.tolist() == [[1001, 0, 1002, 0]]
 
 
-def test_new_pairs_get_channels_at_the_end():
-    assert PartSpace((0, 2001)).widened(parts([[0, 1002, 1001, 2001]])).pairs == (0, 2001, 1001, 1002)
+def test_new_pairs_are_appended_as_channels():
+    assert PartSpace((0, 2001)).extended(parts([[0, 1002, 1001, 2001]])).pairs == (0, 2001, 1001, 1002)
 
 
-def test_soft_parts_sum_to_one_and_large_parts_come_back():
+def test_encoded_parts_sum_to_one_and_large_parts_are_decoded():
     pairs = np.zeros((65, 65), np.int64)
     pairs[:32, 32:] = 1001
     pairs[32:, 32:] = 64999
     labels = parts(pairs)
     grid = grid_over(65, 65, cells=(9, 9), stride_px=8, first_px=0)
     space = Parts.space([labels])
-    soft = space.to_soft(labels, grid)
-    assert torch.allclose(soft.sum(dim=-1), torch.ones(9, 9), atol=1e-5)
-    again = space.from_soft(soft, grid)
-    assert (again.pairs == pairs).mean() > 0.95
-    assert set(np.unique(again.pairs)) == {0, 1001, 64999}
+    values = space.encode(labels, grid)
+    assert torch.allclose(values.sum(dim=-1), torch.ones(9, 9), atol=1e-5)
+    restored = space.decode(values, grid)
+    assert (restored.pairs == pairs).mean() > 0.95
+    assert set(np.unique(restored.pairs)) == {0, 1001, 64999}

@@ -1,4 +1,4 @@
-"""Labels are found by frame number, and nothing is guessed where two readings are possible."""
+"""Labels are read by frame number, and ambiguous files are refused."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def identity_of(masks):
     return identity
 
 
-def test_a_file_alone_is_frame_nought(tmp_path):
+def test_file_without_a_number_is_frame_0(tmp_path):
     square(3).write(tmp_path / "00017.png")
     labels = read_labels([tmp_path / "00017.png"])
     assert list(labels) == [0]
@@ -27,20 +27,20 @@ def test_a_file_alone_is_frame_nought(tmp_path):
     assert identity_of(labels[0]) == 3
 
 
-def test_a_number_before_the_file_is_its_frame(tmp_path):
+def test_number_before_a_file_is_its_frame(tmp_path):
     for identity in (1, 2, 3):
         square(identity).write(tmp_path / f"{identity}.png")
     labels = read_labels([f"7={tmp_path / '1.png'}", tmp_path / "2.png", f"012={tmp_path / '3.png'}"])
     assert {index: identity_of(masks) for index, masks in labels.items()} == {7: 1, 0: 2, 12: 3}
 
 
-def test_a_file_whose_name_looks_like_a_number_and_a_file_is_a_file(tmp_path, monkeypatch):
+def test_existing_file_named_like_frame_and_file_is_read_as_a_file(tmp_path, monkeypatch):
     square(5).write(tmp_path / "3=a.png")
     monkeypatch.chdir(tmp_path)
     assert list(read_labels(["3=a.png"])) == [0]
 
 
-def test_the_files_of_a_folder_are_numbered_by_their_names(tmp_path):
+def test_files_of_a_folder_are_numbered_by_their_names(tmp_path):
     for name, identity in (("frame_2.png", 2), ("frame_10.png", 10), ("frame_0003.png", 3)):
         square(identity).write(tmp_path / name)
     (tmp_path / "notes.txt").write_text("not labels")
@@ -50,14 +50,14 @@ def test_the_files_of_a_folder_are_numbered_by_their_names(tmp_path):
     assert list(labels) == [2, 3, 10]
 
 
-def test_a_folder_and_files_may_be_given_together(tmp_path):
+def test_folders_and_files_may_be_combined(tmp_path):
     (tmp_path / "folder").mkdir()
     square(1).write(tmp_path / "folder" / "4.png")
     square(2).write(tmp_path / "more.png")
     assert sorted(read_labels([tmp_path / "folder", f"9={tmp_path / 'more.png'}"])) == [4, 9]
 
 
-def test_no_arguments_are_no_labels():
+def test_no_arguments_give_no_labels():
     assert read_labels([]) == {}
 
 
@@ -77,31 +77,31 @@ def test_two_files_of_a_folder_for_one_frame_are_refused(tmp_path):
         read_labels([tmp_path])
 
 
-def test_an_empty_folder_is_refused(tmp_path):
+def test_empty_folder_is_refused(tmp_path):
     with pytest.raises(LabelError, match=r"the folder .* has no label files; put files named by frame number in it"):
         read_labels([tmp_path])
 
 
-def test_a_folders_file_without_a_number_is_refused(tmp_path):
+def test_file_without_a_number_in_a_folder_is_refused(tmp_path):
     square(1).write(tmp_path / "mask.png")
     with pytest.raises(LabelError, match=r"mask\.png has no frame number in its name; name label files by frame"):
         read_labels([tmp_path])
 
 
 @pytest.mark.parametrize("argument", ["none.png", "4=none.png"])
-def test_a_missing_file_is_named(tmp_path, monkeypatch, argument):
+def test_error_for_a_missing_file_names_it(tmp_path, monkeypatch, argument):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(LabelError, match=r"there is no label file none\.png; check the path given as LABELS"):
         read_labels([argument])
 
 
-def test_an_unknown_kind_lists_those_there_are(tmp_path):
+def test_error_for_an_unknown_kind_lists_all_kinds(tmp_path):
     square(1).write(tmp_path / "0.png")
     with pytest.raises(LabelError, match="there is no kind of labels 'mask'; choose one of masks, parts, keypoints"):
         read_labels([tmp_path / "0.png"], kind="mask")
 
 
-def test_the_kind_is_told_by_the_suffix_unless_it_is_given(tmp_path):
+def test_kind_follows_the_suffix_unless_it_is_given(tmp_path):
     square(2001).write(tmp_path / "0.png")
     Keypoints(("a",), np.ones((1, 2), np.float32), np.ones(1, bool)).write(tmp_path / "0.csv")
     Coordinates.of_image(4, 5).write(tmp_path / "0.npy")
@@ -112,20 +112,23 @@ def test_the_kind_is_told_by_the_suffix_unless_it_is_given(tmp_path):
     assert isinstance(read_labels([tmp_path / "0.png"], kind="texture")[0], Texture)
 
 
-def test_every_kind_is_known_by_its_name():
+def test_every_kind_is_listed_under_its_name():
     assert {name: kind.kind for name, kind in KINDS.items()} == {name: name for name in KINDS}
     assert len(KINDS) == 5
 
 
 @pytest.mark.parametrize("kind", ["masks", "parts"])
-def test_complete_is_said_of_every_frame(tmp_path, kind):
+def test_exhaustive_applies_to_every_frame(tmp_path, kind):
     for name in ("0.png", "3.png"):
         square(1001).write(tmp_path / name)
-    assert [labels.complete for labels in read_labels([tmp_path], kind=kind).values()] == [False, False]
-    assert [labels.complete for labels in read_labels([tmp_path], kind=kind, complete=True).values()] == [True, True]
+    assert [labels.exhaustive for labels in read_labels([tmp_path], kind=kind).values()] == [False, False]
+    assert [labels.exhaustive for labels in read_labels([tmp_path], kind=kind, exhaustive=True).values()] == [
+        True,
+        True,
+    ]
 
 
-def test_a_colour_is_the_same_object_in_every_file(tmp_path):
+def test_colour_is_the_same_object_in_every_file(tmp_path):
     colours = {"0.png": [(9, 9, 250)], "1.png": [(250, 9, 9)], "2.png": [(9, 250, 9), (250, 9, 9)]}
     for name, fills in colours.items():
         pixels = np.zeros((20, 40, 3), np.uint8)
@@ -137,22 +140,22 @@ def test_a_colour_is_the_same_object_in_every_file(tmp_path):
     assert [labels[2].ids[5, 5], labels[2].ids[5, 25]] == [2, 3]
 
 
-def test_a_csv_says_itself_which_frames_it_is_about(tmp_path):
+def test_rows_of_a_csv_name_their_frames(tmp_path):
     (tmp_path / "points.csv").write_text("frame,name,x,y\n4,a,1,1\n9,a,2,2\n4,b,3,3\n")
     labels = read_labels([tmp_path / "points.csv"])
     assert {index: points.names for index, points in labels.items()} == {4: ("a", "b"), 9: ("a",)}
 
 
-def test_two_csv_files_about_one_frame_are_refused(tmp_path):
+def test_two_csv_files_with_points_on_one_frame_are_refused(tmp_path):
     for name in ("1.csv", "2.csv"):
         (tmp_path / name).write_text("frame,name,x,y\n4,a,1,1\n")
-    with pytest.raises(LabelError, match=r"2\.csv places points on frame 4, as another file does; keep the points"):
+    with pytest.raises(LabelError, match=r"2\.csv has points on frame 4, as another file does; keep the points"):
         read_labels([tmp_path])
 
 
-def test_a_numbered_csv_is_refused_since_its_rows_name_their_frames(tmp_path):
+def test_csv_with_a_frame_number_is_refused(tmp_path):
     (tmp_path / "points.csv").write_text("frame,name,x,y\n5,nose,1,2\n")
-    with pytest.raises(LabelError, match="numbers a CSV, whose rows say themselves which frame they belong to"):
+    with pytest.raises(LabelError, match="gives a frame to a CSV, whose rows name their frames themselves"):
         read_labels([f"5={tmp_path / 'points.csv'}"])
 
 
@@ -162,7 +165,7 @@ def test_several_csv_files_are_read_together(tmp_path):
     assert sorted(read_labels([tmp_path / "a.csv", tmp_path / "b.csv"])) == [5, 9]
 
 
-def test_numbered_masks_and_masks_in_own_colours_are_not_mixed(tmp_path):
+def test_mixing_numbered_and_coloured_masks_is_refused(tmp_path):
     ids = np.zeros((20, 20), np.uint8)
     ids[5:15, 5:15] = 1
     Image.fromarray(ids).save(tmp_path / "0.png")
@@ -171,7 +174,7 @@ def test_numbered_masks_and_masks_in_own_colours_are_not_mixed(tmp_path):
         read_labels([tmp_path])
 
 
-def test_an_8_bit_image_is_not_taken_for_parts(tmp_path):
+def test_8_bit_image_is_refused_as_parts(tmp_path):
     Image.fromarray(np.full((4, 4), 3, np.uint8)).save(tmp_path / "parts.png")
     with pytest.raises(LabelError, match="has values below 1000, which name no part; write part"):
         read_labels([tmp_path / "parts.png"], kind="parts")

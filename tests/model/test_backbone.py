@@ -1,4 +1,4 @@
-"""Models of the transformers library, randomly initialised from their configs and saved as the Hub has them."""
+"""Models of the transformers library, randomly initialised from their configs and saved in the layout of the Hub."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ from PIL import Image
 
 import timecycle
 from timecycle.errors import WeightsError
-from timecycle.model.hub import _say_that_the_hub_does_not_answer, retries_in_one_line
+from timecycle.model.hub import _warn_of_retries, summarised_retries
 from timecycle.model.registry import load_encoder
 
 transformers = pytest.importorskip("transformers")
@@ -59,16 +59,16 @@ def save(folder, name, **more):
     return model
 
 
-def picture(seed=0):
+def random_image(seed=0):
     return np.random.default_rng(seed).integers(0, 255, (*SIDE_PX, 3), dtype=np.uint8)
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_gives_a_map_whose_cells_cover_the_image(tmp_path, name):
+def test_cells_of_every_model_cover_the_image(tmp_path, name):
     save(tmp_path, name)
     *_, stage, stride, first = MODELS[name]
     encoder = load_encoder(str(tmp_path), device="cpu")
-    features = encoder.encode(picture())
+    features = encoder.encode(random_image())
     assert encoder.name == f"{tmp_path}#{stage}"
     assert (features.grid.y.cells, features.grid.x.cells) == tuple(-(-side // stride) for side in SIDE_PX)
     assert (features.grid.y.stride_px, features.grid.y.first_px) == (stride, first)
@@ -76,8 +76,8 @@ def test_a_model_gives_a_map_whose_cells_cover_the_image(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_what_changes_in_the_image_changes_in_the_cell_that_lies_there(tmp_path, name):
-    """So tokens in front of the patches are left out, rows and columns keep their order, and no cell is shifted."""
+def test_change_in_the_image_changes_the_cell_at_its_position(tmp_path, name):
+    """Class and register tokens are left out, rows and columns keep their order, and no cell is shifted."""
     save(tmp_path, name)
     encoder = load_encoder(str(tmp_path), device="cpu")
     image = np.full((*SIDE_PX, 3), 128, dtype=np.uint8)
@@ -91,7 +91,7 @@ def test_what_changes_in_the_image_changes_in_the_cell_that_lies_there(tmp_path,
 
 
 @pytest.mark.parametrize("name", ["vit16", "dinov2", "dinov3"])
-def test_an_image_of_the_trained_size_gives_the_models_own_tokens(tmp_path, name):
+def test_image_of_the_trained_size_gives_the_tokens_of_the_model(tmp_path, name):
     model = save(tmp_path, name).eval()
     patch = MODELS[name][1]["patch_size"]
     side = MODELS[name][1]["image_size"]
@@ -101,30 +101,30 @@ def test_an_image_of_the_trained_size_gives_the_models_own_tokens(tmp_path, name
     with torch.inference_mode():
         tokens = model(pixel_values=pixels).last_hidden_state[0, -((side // patch) ** 2) :]
     expected = torch.nn.functional.normalize(tokens, dim=-1)
-    found = load_encoder(str(tmp_path), device="cpu").encode(image).cells.flatten(0, 1)
-    assert torch.allclose(found, expected, atol=1e-4)
+    cells = load_encoder(str(tmp_path), device="cpu").encode(image).cells.flatten(0, 1)
+    assert torch.allclose(cells, expected, atol=1e-4)
 
 
-def test_the_repositorys_own_scaling_is_used(tmp_path):
+def test_input_scaling_of_the_repository_is_used(tmp_path):
     save(tmp_path, "vit16")
-    plain = load_encoder(str(tmp_path), device="cpu").encode(picture()).cells
+    plain = load_encoder(str(tmp_path), device="cpu").encode(random_image()).cells
     settings = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5], "rescale_factor": 1 / 255}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
-    scaled = load_encoder(str(tmp_path), device="cpu").encode(picture()).cells
+    scaled = load_encoder(str(tmp_path), device="cpu").encode(random_image()).cells
     assert not torch.allclose(plain, scaled, atol=1e-3)
 
 
-def test_a_stage_may_be_chosen_and_a_wrong_one_lists_them(tmp_path):
+def test_stage_can_be_chosen_and_an_unknown_one_lists_the_stages(tmp_path):
     save(tmp_path, "convnext")
-    assert load_encoder(f"{tmp_path}#stage2", device="cpu").encode(picture()).grid.y.stride_px == 8
+    assert load_encoder(f"{tmp_path}#stage2", device="cpu").encode(random_image()).grid.y.stride_px == 8
     with pytest.raises(WeightsError, match="has no stage stage9; its stages are stage1, stage2, stage3, stage4"):
         load_encoder(f"{tmp_path}#stage9", device="cpu")
     save(tmp_path / "vit", "vit16")
-    with pytest.raises(WeightsError, match="gives its last layer only; leave out #stage2"):
+    with pytest.raises(WeightsError, match=r"only the last layer of .* can be used; leave out #stage2"):
         load_encoder(f"{tmp_path / 'vit'}#stage2", device="cpu")
 
 
-def test_tensors_that_a_file_lacks_are_never_made_up(tmp_path):
+def test_file_without_some_tensors_is_refused(tmp_path):
     from safetensors.torch import load_file, save_file
 
     save(tmp_path, "vit16")
@@ -132,7 +132,7 @@ def test_tensors_that_a_file_lacks_are_never_made_up(tmp_path):
     state = load_file(path)
     del state[next(name for name in state if "attention" in name and name.endswith("weight"))]
     save_file(state, path, metadata={"format": "pt"})
-    with pytest.raises(WeightsError, match=r"lacks .*attention.*; bring its weights here again"):
+    with pytest.raises(WeightsError, match=r"lacks .*attention.*; download it again"):
         load_encoder(str(tmp_path), device="cpu")
 
 
@@ -143,13 +143,13 @@ def test_tensors_that_a_file_lacks_are_never_made_up(tmp_path):
         ("BertConfig", {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 50}),
     ],
 )
-def test_models_without_a_map_of_descriptors_are_refused(tmp_path, kind, settings):
+def test_models_without_a_feature_map_are_refused(tmp_path, kind, settings):
     getattr(transformers, kind)(**settings).save_pretrained(tmp_path)
-    with pytest.raises(WeightsError, match=r"which gives no map of descriptors; give an encoder of images"):
+    with pytest.raises(WeightsError, match=r"which has no feature map; give an image encoder"):
         load_encoder(str(tmp_path), device="cpu")
 
 
-def test_a_folder_without_settings_or_with_broken_ones_is_named(tmp_path):
+def test_folder_without_valid_settings_is_refused(tmp_path):
     with pytest.raises(WeightsError, match=r"has no config\.json, .*; give a folder written by save_pretrained"):
         load_encoder(str(tmp_path), device="cpu")
     (tmp_path / "config.json").write_text("{")
@@ -170,81 +170,87 @@ def test_a_folder_without_settings_or_with_broken_ones_is_named(tmp_path):
     ],
     ids=str,
 )
-def test_settings_that_make_no_sense_are_refused_in_one_line(tmp_path, settings):
-    """transformers met them with whatever its arithmetic raised."""
+def test_invalid_settings_are_refused(tmp_path, settings):
+    """transformers fails on them with errors of any kind."""
     save(tmp_path, "vit16")
     (tmp_path / "config.json").write_text(json.dumps(settings))
     with pytest.raises(WeightsError):
         load_encoder(str(tmp_path), device="cpu")
 
 
-def test_damaged_tensors_of_another_library_are_refused_in_one_line(tmp_path):
+def test_damaged_tensors_of_transformers_are_refused(tmp_path):
     save(tmp_path, "vit16")
     content = bytearray((tmp_path / "model.safetensors").read_bytes())
-    content[20] = 0xFF  # in the header, which is then no UTF-8
+    content[20] = 0xFF  # in the header, which is then not UTF-8
     (tmp_path / "model.safetensors").write_bytes(content)
     with pytest.raises(WeightsError, match=r"transformers cannot load .*header"):
         load_encoder(str(tmp_path), device="cpu")
 
 
-@pytest.mark.parametrize("told", [{"image_mean": "abc"}, {"image_std": [None] * 3}, {"rescale_factor": "x"}], ids=str)
-def test_a_scaling_that_makes_no_sense_is_refused_in_one_line(tmp_path, told):
+@pytest.mark.parametrize(
+    "content", [{"image_mean": "abc"}, {"image_std": [None] * 3}, {"rescale_factor": "x"}], ids=str
+)
+def test_invalid_input_scaling_is_refused(tmp_path, content):
     save(tmp_path, "vit16")
-    (tmp_path / "preprocessor_config.json").write_text(json.dumps(told))
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(content))
     with pytest.raises(WeightsError):
         load_encoder(str(tmp_path), device="cpu")
 
 
-def test_a_name_that_cannot_be_fetched_says_so_in_one_line(monkeypatch, tmp_path):
+def test_name_that_cannot_be_downloaded_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(WeightsError, match="nobody/nothing is not on this machine, and the Hugging Face Hub cannot"):
         load_encoder("nobody/nothing", device="cpu")
 
 
-def test_a_hub_that_does_not_answer_is_told_in_one_line(caplog, capfd, monkeypatch):
-    """In the words of the Hub's client, which says them before and after each of five tries."""
-    _say_that_the_hub_does_not_answer.cache_clear()
+def test_retries_of_the_hub_are_logged_once(caplog, capfd, monkeypatch):
+    """The messages are those of the Hub's client, which logs two for each of five tries."""
+    _warn_of_retries.cache_clear()
     client = logging.getLogger("huggingface_hub.utils._http")
-    caplog.set_level(logging.WARNING, logger=client.name)  # whatever its own settings, once it was imported
+    caplog.set_level(logging.WARNING, logger=client.name)  # its own settings may differ once it is imported
     monkeypatch.setattr(logging.getLogger("huggingface_hub"), "propagate", True)
-    with retries_in_one_line():
+    with summarised_retries():
         for tries in range(1, 6):
             client.warning(
                 "'[Errno -2] Name or service not known' thrown while requesting HEAD https://huggingface.co/"
             )
             client.warning("Retrying in 1s [Retry %d/5].", tries)
-        client.warning("something else that people should know")
-    told = [record.getMessage() for record in caplog.records]
-    assert told == [
+        client.warning("another message")
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == [
         "the Hugging Face Hub does not answer; trying again for half a minute",
-        "something else that people should know",
+        "another message",
     ]
     assert "Retrying" not in capfd.readouterr().err
-    client.warning("Retrying in 1s [Retry 1/5].")  # others hear their client as before
+    client.warning("Retrying in 1s [Retry 1/5].")  # outside the context the client logs as before
     assert caplog.records[-1].getMessage() == "Retrying in 1s [Retry 1/5]."
 
 
 @pytest.mark.slow  # the client tries five times, for half a minute
-def test_a_command_that_asks_a_hub_that_is_not_there_prints_three_lines(tmp_path):
+def test_command_with_an_unreachable_hub_prints_three_lines(tmp_path):
     from timecycle.synthetic import WorldConfig, make_world
 
     Image.fromarray(make_world(WorldConfig(height_px=32, width_px=32, frames=1)).frame(0)).save(tmp_path / "a.png")
     source = str(Path(timecycle.__file__).parents[1])
-    away = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "hf"), "PYTHONPATH": source}
-    words = ["flow", "a.png", "a.png", "-o", "out", "--encoder", "nobody/nothing"]
+    unreachable = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "hf"), "PYTHONPATH": source}
+    arguments = ["flow", "a.png", "a.png", "-o", "out", "--encoder", "nobody/nothing"]
     done = subprocess.run(
-        [sys.executable, "-m", "timecycle", *words], cwd=tmp_path, env=os.environ | away, capture_output=True, text=True
+        [sys.executable, "-m", "timecycle", *arguments],
+        cwd=tmp_path,
+        env=os.environ | unreachable,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         "the Hugging Face Hub does not answer; trying again for half a minute",
         "error: nobody/nothing is not on this machine, and the Hugging Face Hub cannot be reached",
-        "  try: bring it here once with a connection (hf download NAME), or give a folder that holds it",
+        "  try: download it once with a connection (hf download NAME), or give a folder that contains it",
     ]
 
 
-def test_labels_are_carried_by_a_model_of_the_hub(tmp_path):
+def test_labels_are_propagated_with_a_model_of_the_hub(tmp_path):
     from clips import small_world
     from timecycle import Masks, propagate
 

@@ -1,4 +1,4 @@
-"""Checkpoints written in exactly the layouts of other programs give the encoder that was put into them."""
+"""Third-party checkpoints, written here in exactly the layouts of their programs, give the encoder they contain."""
 
 import argparse
 import pickle
@@ -12,8 +12,8 @@ from timecycle.model.checkpoints import read_checkpoint
 from timecycle.model.resnet import ResNetConfig, random_resnet
 
 
-class Wicked:
-    """What a pickle can do: run a function of its choice when it is opened."""
+class Malicious:
+    """An object whose pickle runs a function when it is opened."""
 
     def __reduce__(self):
         return print, ("this was run",)
@@ -28,12 +28,12 @@ def under(prefix, state):
 
 
 def classifier(state):
-    """The layers of a classifier that the encoder does not have."""
+    """Add the layers of a classifier that the encoder does not have."""
     return state | {"layer4.0.conv1.weight": torch.zeros(8, 8, 3, 3), "fc.weight": torch.zeros(5, 8)}
 
 
 def timecycle2019():
-    """ResNet-50 inflated to kernels one frame long, res5 and the localizer besides, a 1x1 convolution to 512."""
+    """ResNet-50 with kernels inflated to one frame, res5, the localizer, and a 1x1 convolution to 512 channels."""
     config = ResNetConfig(architecture="resnet50", head_channels=512)
     state = state_of(config)
     head = state.pop("head.weight")
@@ -50,7 +50,7 @@ def timecycle2019():
 
 
 def videowalk():
-    """ResNet-18 below a wrapper, the head of training besides, and the command line as it was."""
+    """ResNet-18 below a wrapper, with the head of training and the command line as a Namespace."""
     config = ResNetConfig(padding="reflect")
     state = state_of(config)
     tensors = under("encoder.model.", classifier(state)) | {
@@ -108,28 +108,30 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("is_zip", [True, False])  # files of 2019 are not
+@pytest.mark.parametrize("is_zip", [True, False])  # files of 2019 are not zip files
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_the_encoder_in_a_checkpoint_is_read_whole(tmp_path, name, is_zip):
+def test_checkpoint_of_every_layout_gives_its_encoder(tmp_path, name, is_zip):
     content, config, state = LAYOUTS[name]()
     path = tmp_path / "checkpoint.pth.tar"
     torch.save(content, path, _use_new_zipfile_serialization=is_zip)
-    foreign = read_checkpoint(path)
-    assert foreign.layout.name == {"moco3": "moco", "wrapped": "torchvision"}.get(name, name)
-    assert foreign.model.config == config
-    found = foreign.model.state_dict()
-    assert all(torch.equal(found[tensor], state[tensor]) for tensor in state)
+    checkpoint = read_checkpoint(path)
+    assert checkpoint.layout.name == {"moco3": "moco", "wrapped": "torchvision"}.get(name, name)
+    assert checkpoint.model.config == config
+    loaded = checkpoint.model.state_dict()
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in state.items())
 
 
-def test_kernels_over_several_frames_are_refused(tmp_path):
+def test_kernel_over_several_frames_is_refused(tmp_path):
     content, *_ = timecycle2019()
     content["state_dict"]["module.encoderVideo.conv1.weight"] = torch.zeros(64, 3, 5, 7, 7)
     torch.save(content, tmp_path / "a.pth")
-    with pytest.raises(WeightsError, match=r"the kernel conv1\.weight looks at 5 frames at once; only encoders of"):
+    with pytest.raises(
+        WeightsError, match=r"the kernel conv1\.weight spans 5 frames; give an encoder of single frames"
+    ):
         read_checkpoint(tmp_path / "a.pth")
 
 
-def test_a_checkpoint_without_its_head_is_named(tmp_path):
+def test_checkpoint_without_its_head_is_refused(tmp_path):
     content, *_ = timecycle2019()
     del content["state_dict"]["module.afterconv1.weight"]
     torch.save(content, tmp_path / "a.pth")
@@ -137,49 +139,51 @@ def test_a_checkpoint_without_its_head_is_named(tmp_path):
         read_checkpoint(tmp_path / "a.pth")
 
 
-def test_other_networks_are_refused_with_what_they_hold(tmp_path):
+def test_other_networks_are_refused_with_their_contents(tmp_path):
     torch.save({"model": {"blocks.0.attn.qkv.weight": torch.zeros(2)}, "epoch": 1}, tmp_path / "a.pth")
-    with pytest.raises(WeightsError, match=r"it holds model, epoch; known are TimeCycle, 2019 .*; MoCo; DINO"):
+    with pytest.raises(
+        WeightsError, match=r"it contains model, epoch; known layouts are TimeCycle, 2019 .*; MoCo; DINO"
+    ):
         read_checkpoint(tmp_path / "a.pth")
     torch.save([1, 2], tmp_path / "a.pth")
-    with pytest.raises(WeightsError, match="holds list, not named tensors"):
+    with pytest.raises(WeightsError, match="holds a list, not named tensors"):
         read_checkpoint(tmp_path / "a.pth")
 
 
 @pytest.mark.parametrize("blocks", [3, 4])
-def test_a_resnet_of_another_depth_is_refused(tmp_path, blocks):
+def test_resnet_of_another_depth_is_refused(tmp_path, blocks):
     state = torchvision()[2] | {f"layer1.{blocks - 1}.conv1.weight": torch.zeros(64, 64, 3, 3)}
     torch.save(state, tmp_path / "a.pth")
-    with pytest.raises(WeightsError, match=r"has the unknown layer1\.\d\.conv1\.weight; these are not the weights of"):
+    with pytest.raises(WeightsError, match=r"has the unknown tensor layer1\.\d\.conv1\.weight; give weights that fit"):
         read_checkpoint(tmp_path / "a.pth")
 
 
 @pytest.mark.parametrize("is_zip", [True, False])
-def test_code_in_a_checkpoint_is_named_and_never_run(tmp_path, is_zip, capsys):
-    content = torchvision()[0] | {"more": Wicked()}
+def test_code_in_a_checkpoint_is_refused_and_never_run(tmp_path, is_zip, capsys):
+    content = torchvision()[0] | {"more": Malicious()}
     torch.save(content, tmp_path / "a.pth", _use_new_zipfile_serialization=is_zip)
     with pytest.raises(WeightsError, match="holds more than tensors"):
         read_checkpoint(tmp_path / "a.pth")
-    (tmp_path / "b.pth").write_bytes(pickle.dumps(Wicked()))
+    (tmp_path / "b.pth").write_bytes(pickle.dumps(Malicious()))
     with pytest.raises(WeightsError, match="holds more than tensors"):
         read_checkpoint(tmp_path / "b.pth")
     assert "this was run" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut short", b"\x80\x02", b"a web page" * 99, bytes(64)])
-def test_damaged_files_are_named(tmp_path, content):
+def test_damaged_files_are_refused(tmp_path, content):
     (tmp_path / "a.pth").write_bytes(content)
-    with pytest.raises(WeightsError, match=r"a\.pth (is no checkpoint|holds more than tensors)"):
+    with pytest.raises(WeightsError, match=r"a\.pth (is not a checkpoint|holds more than tensors)"):
         read_checkpoint(tmp_path / "a.pth")
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_missing_file_is_refused(tmp_path):
     with pytest.raises(WeightsError, match="there is no checkpoint"):
         read_checkpoint(tmp_path / "none.pth")
 
 
-def test_a_checkpoint_that_grows_when_it_is_read_is_refused(tmp_path):
-    """torch inflates compressed entries: three megabytes became three gigabytes."""
+def test_compressed_checkpoint_is_refused(tmp_path):
+    """torch inflates compressed entries, so that a file of megabytes could take gigabytes of memory."""
     path = tmp_path / "w.pth"
     torch.save({"state_dict": under("module.", {"conv1.weight": torch.zeros(2_000_000)})}, path)
     packed = tmp_path / "packed.pth"
@@ -187,13 +191,13 @@ def test_a_checkpoint_that_grows_when_it_is_read_is_refused(tmp_path):
         for entry in source.infolist():
             target.writestr(entry.filename, source.read(entry))
     assert packed.stat().st_size < 100_000
-    with pytest.raises(WeightsError, match="is compressed: it would take 8 MB of memory"):
+    with pytest.raises(WeightsError, match="is compressed and would take 8 MB of memory"):
         read_checkpoint(packed)
 
 
-def test_the_refusal_of_a_pickle_advises_nothing_that_would_run_it(tmp_path):
+def test_refusal_of_a_pickle_does_not_advise_running_it(tmp_path):
     path = tmp_path / "w.pth"
-    torch.save({"state_dict": Wicked()}, path)
+    torch.save({"state_dict": Malicious()}, path)
     with pytest.raises(WeightsError) as refused:
         read_checkpoint(path)
     assert "weights_only" not in str(refused.value)

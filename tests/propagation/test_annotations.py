@@ -36,7 +36,7 @@ def test_an_empty_mask_is_refused_by_its_frame(world, encoder, tmp_path):
 
 def test_annotations_are_understood_once_for_a_whole_run(world, encoder, tmp_path, caplog):
     labels = {0: Masks(world.mask(0)[::2, ::2]), 2: empty()}
-    tc.propagate_to_folder(world.video(), labels, tmp_path / "out", encoder=encoder, config=CONFIG, trust=None)
+    tc.propagate_to_folder(world.video(), labels, tmp_path / "out", encoder=encoder, config=CONFIG, confidence=None)
     assert [message.partition(":")[2].strip()[:22] for message in caplog.messages] == [
         "the labels of frame 0 ",
         "nothing is annotated o",
@@ -54,7 +54,7 @@ def test_a_run_with_resized_masks_is_that_with_masks_of_its_size(world, encoder)
 
 
 def test_a_stream_begins_with_an_object_and_an_empty_mask_says_that_it_is_absent(world, encoder, caplog):
-    state = tc.Propagation(encoder, CONFIG)
+    state = tc.Propagator(encoder, CONFIG)
     with pytest.raises(LabelError, match="the annotation of frame 0 holds no object"):
         state.step(world.frame(0), empty())
     assert state.step(world.frame(0), Masks(world.mask(0)[::2, ::2])).ids.any()

@@ -7,9 +7,9 @@ import torch
 from oracle import OracleEncoder
 from timecycle.errors import SettingsError
 from timecycle.grid import grid_over
+from timecycle.matching.window import Window
 from timecycle.model.encoder import FeatureMap
 from timecycle.propagation.flow import at_pixels, consistent, match, warp
-from timecycle.propagation.window import Window
 from timecycle.synthetic import WorldConfig, make_world
 
 
@@ -18,11 +18,11 @@ def world():
     return make_world(WorldConfig(height_px=121, width_px=161, frames=20))
 
 
-def test_flow_is_true_below_the_size_of_a_cell(world):
+def test_flow_error_is_below_the_size_of_a_cell(world):
     encoder = OracleEncoder(world, stride_px=8)
     found = match(encoder.encode(world.frame(0)), encoder.encode(world.frame(3)))
-    truth = world.flow(0, 3)
-    error = np.linalg.norm(found.flow - truth.displacement, axis=-1)[truth.visible]
+    ground_truth = world.flow(0, 3)
+    error = np.linalg.norm(found.flow - ground_truth.displacement, axis=-1)[ground_truth.visible]
     assert np.median(error) < 1.5
 
 
@@ -33,7 +33,7 @@ def test_an_image_matched_with_itself_does_not_move(world):
     assert moved.max() <= 4  # at an object's edge the parabola leans, never by more than half a cell
 
 
-def test_refinement_finds_a_shift_of_a_third_of_a_cell():
+def test_refinement_recovers_a_shift_of_a_third_of_a_cell():
     """Descriptors that vary smoothly with place: the parabola's top is the true place."""
     place = torch.arange(20, dtype=torch.float32)
     frequencies = torch.linspace(0.05, 0.5, 16)
@@ -52,7 +52,7 @@ def test_refinement_finds_a_shift_of_a_third_of_a_cell():
     assert inner[..., 1] == pytest.approx(0, abs=0.6)
 
 
-def test_matches_that_agree_both_ways_are_right(world):
+def test_forward_backward_consistent_matches_are_right(world):
     encoder = OracleEncoder(world, stride_px=8)
     maps = [encoder.encode(world.frame(t)) for t in (0, 3)]
     there, back = match(*maps), match(*reversed(maps))
@@ -60,24 +60,26 @@ def test_matches_that_agree_both_ways_are_right(world):
     sure = consistent(there, back)
     assert not sure[4, 5]
     assert sure.mean() > 0.5
-    truth = world.flow(0, 3)
+    ground_truth = world.flow(0, 3)
     x, y = np.moveaxis(np.rint(there.start[sure]).astype(int), -1, 0)
-    error = np.linalg.norm((there.end - there.start)[sure] - truth.displacement[y, x], axis=-1)[truth.visible[y, x]]
+    error = np.linalg.norm((there.end - there.start)[sure] - ground_truth.displacement[y, x], axis=-1)[
+        ground_truth.visible[y, x]
+    ]
     assert np.quantile(error, 0.95) < 8
-    shown = at_pixels(sure, there) & truth.visible
-    error = np.linalg.norm(there.flow - truth.displacement, axis=-1)
+    shown = at_pixels(sure, there) & ground_truth.visible
+    error = np.linalg.norm(there.flow - ground_truth.displacement, axis=-1)
     assert shown.mean() > 0.5
     assert np.quantile(error[shown], 0.95) < 8
 
 
 def test_warping_by_the_true_flow_rebuilds_the_image(world):
-    truth = world.flow(0, 2)
-    rebuilt = warp(world.frame(2), truth.displacement)
+    ground_truth = world.flow(0, 2)
+    rebuilt = warp(world.frame(2), ground_truth.displacement)
     error = np.abs(rebuilt.astype(int) - world.frame(0).astype(int)).mean(axis=-1)
-    assert np.median(error[truth.visible]) < 3
+    assert np.median(error[ground_truth.visible]) < 3
 
 
-def test_warping_by_nothing_changes_nothing(world):
+def test_warping_by_zero_flow_changes_nothing(world):
     still = np.zeros((121, 161, 2), np.float32)
     assert (warp(world.frame(0), still) == world.frame(0)).all()
 

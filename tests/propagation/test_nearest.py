@@ -1,10 +1,11 @@
-"""Nearest annotated frames are those of a slow search over all of them, and finding them does not look at all."""
+"""The nearest annotated frames equal those of a slow search, and are found without reading all of them."""
 
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timecycle.propagation.nearest import NearestAnnotated, two_nearest
+from timecycle.confidence.estimator import two_nearest
+from timecycle.propagation.nearest import NearestAnnotated
 
 CHANNELS = 3
 speaking = st.dictionaries(
@@ -12,26 +13,26 @@ speaking = st.dictionaries(
 )
 
 
-def slowly(speaks, index):
+def slowly(annotated_channels, index):
     """Look at every annotated frame."""
     earlier, later = [], []
     for channel in range(CHANNELS):
-        own = [frame for frame, said in speaks.items() if said[channel]]
+        own = [frame for frame, said in annotated_channels.items() if said[channel]]
         before = max((t for t in own if t <= index), default=None)
         after = min((t for t in own if t >= index), default=None)
         if before is None or after is None:
-            before = max((t for t in speaks if t <= index), default=index)
-            after = min((t for t in speaks if t >= index), default=index)
+            before = max((t for t in annotated_channels if t <= index), default=index)
+            after = min((t for t in annotated_channels if t >= index), default=index)
         earlier.append(float(before))
         later.append(float(after))
     return earlier, later
 
 
-@given(speaks=speaking, index=st.integers(0, 30))
-def test_bisection_finds_what_a_search_over_all_annotated_frames_finds(speaks, index):
-    nearest = NearestAnnotated.of({frame: torch.tensor(said) for frame, said in speaks.items()})
+@given(annotated_channels=speaking, index=st.integers(0, 30))
+def test_bisection_finds_what_a_search_over_all_annotated_frames_finds(annotated_channels, index):
+    nearest = NearestAnnotated.of({frame: torch.tensor(said) for frame, said in annotated_channels.items()})
     before, after = nearest.around(index)
-    assert (before.tolist(), after.tolist()) == slowly(speaks, index)
+    assert (before.tolist(), after.tolist()) == slowly(annotated_channels, index)
 
 
 @given(frames=st.sets(st.integers(0, 30), max_size=8), index=st.integers(0, 30))
@@ -52,7 +53,7 @@ class Counted(list):
         return super().__getitem__(place)
 
 
-def test_few_of_many_annotated_frames_are_looked_at():
+def test_few_of_many_annotated_frames_are_read():
     nearest = NearestAnnotated.of({frame: torch.ones(CHANNELS, dtype=torch.bool) for frame in range(0, 8192, 2)})
     frames = Counted(nearest.frames)
     (group,) = nearest.groups

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from oracle import OracleEncoder
 from timecycle.errors import LabelError, VideoError
 from timecycle.labels import Coordinates, Keypoints, Labels, Masks, Parts, striped
+from timecycle.propagation.propagator import Propagator
 from timecycle.propagation.settings import PropagateConfig
-from timecycle.propagation.state import Propagation
 from timecycle.synthetic import WorldConfig, make_world
 
 FRAMES = 8
@@ -34,9 +34,9 @@ def labels_of(kind: str, t: int, *, late: bool = False) -> Labels:
         case "parts":
             return Parts((few > 0).astype(np.uint16) * np.uint16(2 if late else 1), few)
         case "keypoints":
-            truth = WORLD.keypoints(t)
+            ground_truth = WORLD.keypoints(t)
             chosen = slice(2, 4) if late else slice(0, 2)
-            return Keypoints(truth.names[chosen], truth.xy[chosen], truth.visible[chosen])
+            return Keypoints(ground_truth.names[chosen], ground_truth.xy[chosen], ground_truth.visible[chosen])
         case "texture":
             return striped(Masks(few))
         case _:
@@ -65,16 +65,16 @@ def annotated_at(kind: str, t: int, late: int) -> Labels | None:
     past=st.integers(0, 3),
     anchors=st.integers(1, 3),
 )
-def test_a_restored_state_continues_exactly_as_the_original(kind, cut, late, past, anchors):
+def test_a_restored_propagator_continues_exactly(kind, cut, late, past, anchors):
     config = PropagateConfig(window_px=32, anchor_window_px=32, past_frames=past, anchor_frames=anchors)
-    original = Propagation(encoder(), config)
+    original = Propagator(encoder(), config)
     snapshots, stepped = [], []
     for t in range(FRAMES):
         if t == cut:
             snapshots.append(original.snapshot())
         stepped.append(values_of(original.step(WORLD.frame(t), annotated_at(kind, t, late))))
     (snapshot,) = snapshots
-    restored = Propagation(encoder(), config)
+    restored = Propagator(encoder(), config)
     restored.restore(snapshot)
     for t in range(cut, FRAMES):
         assert values_of(restored.step(WORLD.frame(t), annotated_at(kind, t, late))) == stepped[t]
@@ -82,8 +82,8 @@ def test_a_restored_state_continues_exactly_as_the_original(kind, cut, late, pas
     assert [frame.index for frame in restored.memory] == [frame.index for frame in original.memory]
 
 
-def test_a_used_state_that_is_restored_forgets_what_it_did_since():
-    state = Propagation(encoder(), PropagateConfig(window_px=32, anchor_window_px=32))
+def test_restoring_forgets_later_steps():
+    state = Propagator(encoder(), PropagateConfig(window_px=32, anchor_window_px=32))
     empty = state.snapshot()
     state.step(WORLD.frame(0), labels_of("masks", 0))
     start = state.snapshot()
@@ -95,12 +95,12 @@ def test_a_used_state_that_is_restored_forgets_what_it_did_since():
         state.step(WORLD.frame(1))
 
 
-def test_a_restored_state_refuses_what_the_original_would():
-    original = Propagation(encoder(), PropagateConfig(window_px=32, anchor_window_px=32))
+def test_a_restored_propagator_refuses_the_same_inputs():
+    original = Propagator(encoder(), PropagateConfig(window_px=32, anchor_window_px=32))
     original.step(WORLD.frame(0), labels_of("masks", 0))
-    restored = Propagation(encoder(), original.config)
+    restored = Propagator(encoder(), original.config)
     restored.restore(original.snapshot())
-    with pytest.raises(LabelError, match="the stream carries masks but frame 1 was given keypoints"):
+    with pytest.raises(LabelError, match="the stream propagates masks but frame 1 was annotated with keypoints"):
         restored.step(WORLD.frame(1), labels_of("keypoints", 1))
     with pytest.raises(VideoError, match="frame 1 is 40x48 but the frames before it are 64x48"):
         restored.step(WORLD.frame(1)[:, :40])

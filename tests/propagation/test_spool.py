@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from oracle import OracleEncoder
+from timecycle.confidence.fusion import ConfidenceConfig
 from timecycle.grid import grid_over
 from timecycle.labels import Masks
 from timecycle.model.encoder import FeatureMap
 from timecycle.propagation import spool
-from timecycle.propagation.confidence import TrustConfig
-from timecycle.propagation.propagate import propagate
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.spool import FeatureSpool
+from timecycle.propagation.video import propagate
 from timecycle.propagation.workfolder import WorkFolder
 from timecycle.synthetic import WorldConfig, make_world
 from timecycle.video import open_video
@@ -45,12 +45,12 @@ def feature_map(seed: int, dtype: torch.dtype = torch.float32) -> FeatureMap:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_what_is_read_is_what_was_kept_to_the_bit(tmp_path, dtype):
+def test_spooled_features_are_bit_identical(tmp_path, dtype):
     spooled = FeatureSpool(tmp_path / "features")
     kept = {index: feature_map(index, dtype) for index in (3, 70000)}
     kept[3].cells[0, 0, 0] = -0.0
     for index, features in kept.items():
-        spooled.keep(index, features)
+        spooled.write(index, features)
     for index, features in kept.items():
         read = spooled.read(index)
         assert read.grid == features.grid
@@ -59,11 +59,11 @@ def test_what_is_read_is_what_was_kept_to_the_bit(tmp_path, dtype):
     assert spooled.read(4) is None
 
 
-def test_a_spool_never_outgrows_its_room(tmp_path):
+def test_a_spool_stays_within_its_limit(tmp_path):
     size = 4 * 6 * 8 * 4
     spooled = FeatureSpool(tmp_path / "features", room_bytes=2 * size + size // 2)
     for index in range(5):
-        spooled.keep(index, feature_map(index))
+        spooled.write(index, feature_map(index))
     assert sum(path.stat().st_size for path in (tmp_path / "features").iterdir()) == 2 * size
     assert [spooled.read(index) is not None for index in range(5)] == [True, True, False, False, False]
 
@@ -71,13 +71,13 @@ def test_a_spool_never_outgrows_its_room(tmp_path):
 def test_a_full_disk_costs_only_time(tmp_path, monkeypatch):
     spooled = FeatureSpool(tmp_path / "features")
     monkeypatch.setattr(FeatureSpool, "_file", lambda self, index: tmp_path / "missing" / str(index))
-    spooled.keep(0, feature_map(0))
+    spooled.write(0, feature_map(0))
     assert spooled.read(0) is None
     assert spooled.room_bytes == 0
 
 
-def test_what_another_process_left_is_not_read(tmp_path):
-    FeatureSpool(tmp_path / "features").keep(0, feature_map(0))
+def test_files_of_another_process_are_not_read(tmp_path):
+    FeatureSpool(tmp_path / "features").write(0, feature_map(0))
     assert FeatureSpool(tmp_path / "features").read(0) is None
     assert not list((tmp_path / "features").iterdir())
 
@@ -89,23 +89,23 @@ def test_every_frame_is_encoded_once(world, annotated, direction):
     labels = {index: Masks(world.mask(index)) for index in annotated}
     config = PropagateConfig(window_px=32, anchor_window_px=32, direction=direction)
     video = open_video(world.video())
-    assert len(list(propagate(video, labels, encoder=encoder, config=config, trust=TrustConfig()))) == FRAMES
+    assert len(list(propagate(video, labels, encoder=encoder, config=config, confidence=ConfidenceConfig()))) == FRAMES
     assert set(encoder.counts.values()) == {1}
 
 
 @pytest.mark.parametrize("frames_kept", [0, 3])
-def test_labels_and_confidence_do_not_depend_on_what_was_kept(world, tmp_path, monkeypatch, frames_kept):
+def test_labels_and_confidence_do_not_depend_on_the_spool(world, tmp_path, monkeypatch, frames_kept):
     labels = {index: Masks(world.mask(index)) for index in (2, 8, 13)}
 
     def run():
         encoder, video = OracleEncoder(world, stride_px=8), open_video(world.video())
         work = WorkFolder(tmp_path / "work")
-        for frame in propagate(video, labels, encoder=encoder, config=CONFIG, trust=TrustConfig(), work=work):
+        for frame in propagate(video, labels, encoder=encoder, config=CONFIG, confidence=ConfidenceConfig(), work=work):
             yield frame.labels.ids.tobytes(), frame.confidence.cells.numpy().tobytes(), frame.confidence.value
 
     whole = list(run())
     for file in (tmp_path / "work").glob("*.snapshot"):
         file.unlink()
-    monkeypatch.setattr(spool, "_MOST_BYTES", frames_kept * 6 * 8 * 64 * 4)
+    monkeypatch.setattr(spool, "_MAX_BYTES", frames_kept * 6 * 8 * 64 * 4)
     assert list(run()) == whole
     assert len(list((tmp_path / "work" / "features").iterdir())) == frames_kept

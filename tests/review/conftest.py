@@ -1,4 +1,4 @@
-"""What tests of reviews share: each module makes a `world` of its own."""
+"""Fixtures of the review tests; each module defines its own `world`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Audits: clean labels are quiet, and every fault is named, on a world whose features are known."""
+"""Audits: correct labels give no findings and every kind of error is found, on a world with known features."""
 
 import gc
 import json
@@ -27,88 +27,88 @@ def world():
 
 
 @pytest.fixture(scope="module")
-def truth(world):
-    """Everything that moves, as one object."""
+def ground_truth(world):
+    """All moving objects as one object."""
     return {t: Masks.of(world.mask(t) > 0) for t in range(FRAMES)}
 
 
-def faults(video, labels, encoder) -> set[str]:
-    return {finding.fault for finding in audit(video, labels, encoder=encoder, config=CONFIG).findings}
+def kinds(video, labels, encoder) -> set[str]:
+    return {finding.kind for finding in audit(video, labels, encoder=encoder, config=CONFIG).findings}
 
 
-def test_clean_labels_are_quiet(world, video, encoder, truth):
+def test_correct_labels_give_no_findings(world, video, encoder, ground_truth):
     everything = {t: Masks(world.mask(t)) for t in range(FRAMES)}
-    assert faults(video, truth, encoder) == set()
-    assert faults(video, everything, encoder) == set()
+    assert kinds(video, ground_truth, encoder) == set()
+    assert kinds(video, everything, encoder) == set()
 
 
 @pytest.mark.parametrize("by", [-5, -1, 1, 2, 5])
-def test_a_shift_of_the_whole_track_is_found_with_its_length(video, encoder, truth, by):
-    shifted = {t: truth[t + by] for t in truth if t + by in truth}
+def test_shifted_track_is_found_with_its_shift(video, encoder, ground_truth, by):
+    shifted = {t: ground_truth[t + by] for t in ground_truth if t + by in ground_truth}
     found = audit(video, shifted, encoder=encoder, config=CONFIG).findings
-    (shift,) = (finding for finding in found if finding.fault == "shift")
+    (shift,) = (finding for finding in found if finding.kind == "shift")
     first = min(shifted)
-    assert f"file {first} shows frame {first + by}" in shift.words
+    assert f"file {first} shows frame {first + by}" in shift.message
 
 
-def test_objects_that_change_names_are_found(world, video, encoder):
+def test_identity_swap_is_found(world, video, encoder):
     table = np.array([0, 2, 1, 3], np.uint16)
     at = next(t for t in range(3, FRAMES) if {1, 2} <= set(np.unique(world.mask(t))))
     labels = {t: Masks(table[world.mask(t)]) if t >= at else Masks(world.mask(t)) for t in range(FRAMES)}
     found = audit(video, labels, encoder=encoder, config=CONFIG).findings
-    assert ("swap", at, "1 and 2") in {(finding.fault, finding.first, finding.object) for finding in found}
+    assert ("swap", at, "1 and 2") in {(finding.kind, finding.first, finding.object) for finding in found}
 
 
-def test_an_object_that_is_dropped_is_found_where_it_ends(video, encoder, truth):
-    labels = {t: Masks.of(np.zeros_like(masks.ids)) if 4 <= t < 8 else masks for t, masks in truth.items()}
+def test_dropped_object_is_found_where_it_ends(video, encoder, ground_truth):
+    labels = {t: Masks.of(np.zeros_like(masks.ids)) if 4 <= t < 8 else masks for t, masks in ground_truth.items()}
     found = audit(video, labels, encoder=encoder, config=CONFIG).findings
-    assert [finding.first for finding in found if finding.fault == "dropped"] == [4]
+    assert [finding.first for finding in found if finding.kind == "dropped"] == [4]
 
 
-def test_a_mask_that_stands_still_is_found(world, video, encoder):
+def test_frozen_mask_is_found(world, video, encoder):
     one = {t: Masks.of(world.mask(t) == 1) for t in range(12)}
     labels = {t: one[2] if 2 <= t < 10 else masks for t, masks in one.items()}
-    (frozen,) = (f for f in audit(video, labels, encoder=encoder, config=CONFIG).findings if f.fault == "frozen")
+    (frozen,) = (f for f in audit(video, labels, encoder=encoder, config=CONFIG).findings if f.kind == "frozen")
     assert (frozen.first, frozen.last) == (3, 9)
 
 
-def test_a_still_video_may_have_labels_that_stand_still():
+def test_unchanging_labels_of_a_still_video_give_no_findings():
     still = make_world(WorldConfig(height_px=64, width_px=96, frames=20, still=True))
     labels = {t: Masks(still.mask(0)) for t in range(20)}
     video = open_video(still.video())
-    assert faults(video, labels, OracleEncoder(still, stride_px=4)) == set()
+    assert kinds(video, labels, OracleEncoder(still, stride_px=4)) == set()
 
 
-def test_a_jump_is_found_and_so_is_the_way_back(video, encoder, truth):
-    labels = dict(truth)
-    labels[4] = Masks.of(np.roll(truth[4].ids, 48, axis=0))
-    jumps = [f.first for f in audit(video, labels, encoder=encoder, config=CONFIG).findings if f.fault == "jump"]
+def test_jump_is_found_there_and_back(video, encoder, ground_truth):
+    labels = dict(ground_truth)
+    labels[4] = Masks.of(np.roll(ground_truth[4].ids, 48, axis=0))
+    jumps = [f.first for f in audit(video, labels, encoder=encoder, config=CONFIG).findings if f.kind == "jump"]
     assert sorted(jumps) == [4, 5]
 
 
-def test_labels_that_creep_off_are_found(video, encoder, truth):
-    labels = {t: Masks.of(np.roll(masks.ids, 2 * t, axis=1)) for t, masks in truth.items() if t <= 20}
-    assert "drift" in faults(video, labels, encoder)
+def test_drift_is_found(video, encoder, ground_truth):
+    labels = {t: Masks.of(np.roll(masks.ids, 2 * t, axis=1)) for t, masks in ground_truth.items() if t <= 20}
+    assert "drift" in kinds(video, labels, encoder)
 
 
-def test_points_are_audited_too(world, video, encoder):
+def test_keypoints_are_audited(world, video, encoder):
     def points(t: int) -> Keypoints:
-        truth = world.keypoints(t)
-        return Keypoints(truth.names, truth.xy, truth.visible)
+        ground_truth = world.keypoints(t)
+        return Keypoints(ground_truth.names, ground_truth.xy, ground_truth.visible)
 
     clean = {t: points(t) for t in range(12)}
-    assert faults(video, clean, encoder) == set()
+    assert kinds(video, clean, encoder) == set()
     wrong = points(6)
     first = int(np.flatnonzero(wrong.visible)[0])
     wrong.xy[first] = (wrong.xy[first] + 40) % 90
-    assert "jump" in faults(video, clean | {6: wrong}, encoder)
+    assert "jump" in kinds(video, clean | {6: wrong}, encoder)
 
 
-def test_over_long_gaps_nothing_is_said(video, encoder, truth):
-    assert faults(video, {t: truth[t] for t in (0, 10, 20, 30)}, encoder) == set()
+def test_labels_with_long_gaps_give_no_findings(video, encoder, ground_truth):
+    assert kinds(video, {t: ground_truth[t] for t in (0, 10, 20, 30)}, encoder) == set()
 
 
-def test_the_command_says_what_it_found_and_writes_it(tmp_path, capsys):
+def test_command_prints_findings_and_writes_them(tmp_path, capsys):
     world = small_world(frames=12)
     clip = write_clip(tmp_path / "clip.mp4", world)
     (tmp_path / "masks").mkdir()
@@ -119,17 +119,17 @@ def test_the_command_says_what_it_found_and_writes_it(tmp_path, capsys):
     command = ["audit", str(clip), str(tmp_path / "masks"), "--encoder", "rgb", "--set", "image_size_px=64"]
     assert main([*command, "--json", str(found)]) == 0
     assert "dropped" in capsys.readouterr().out
-    assert {finding["fault"] for finding in json.loads(found.read_text())["findings"]} >= {"dropped"}
+    assert {finding["kind"] for finding in json.loads(found.read_text())["findings"]} >= {"dropped"}
 
 
-def test_too_few_labels_are_refused(video, encoder, truth):
-    with pytest.raises(LabelError, match="there are labels on 2 frames; give a labelled track"):
-        audit(video, {0: truth[0], 1: truth[1]}, encoder=encoder, config=CONFIG)
+def test_labels_on_fewer_than_three_frames_are_refused(video, encoder, ground_truth):
+    with pytest.raises(LabelError, match="there are labels on 2 frames only; give labels on at least 3"):
+        audit(video, {0: ground_truth[0], 1: ground_truth[1]}, encoder=encoder, config=CONFIG)
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A clip, and the folder of a run that propagated its masks."""
+    """A folder with a clip and a finished run of its masks."""
     folder = tmp_path_factory.mktemp("finished")
     world = small_world(frames=8)
     clip, mask = write_clip(folder / "clip.mp4", world), write_mask(folder / "first.png", world)
@@ -137,17 +137,17 @@ def finished(tmp_path_factory):
     return folder
 
 
-def test_a_run_folder_is_audited_with_its_video_or_alone(finished, capsys):
+def test_run_folder_is_audited_with_or_without_its_video(finished, capsys):
     clip, run = str(finished / "clip.mp4"), str(finished / "out")
-    told = []
-    for words in ([clip, f"{run}/labels"], [clip, run], [run]):
-        assert main(["audit", *words, "--encoder", "rgb"]) == 0
-        told.append(capsys.readouterr().out)
-    assert told[0] == told[1] == told[2]
-    assert "8 frames, " in told[0]
+    outputs = []
+    for arguments in ([clip, f"{run}/labels"], [clip, run], [run]):
+        assert main(["audit", *arguments, "--encoder", "rgb"]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1] == outputs[2]
+    assert "8 frames, " in outputs[0]
 
 
-def test_a_run_of_points_is_audited_too(finished, tmp_path, capsys):
+def test_run_of_keypoints_is_audited(finished, tmp_path, capsys):
     points = tmp_path / "points.csv"
     points.write_text("frame,name,x,y\n0,nose,20,30\n0,tail,50,40\n")
     run = str(tmp_path / "out")
@@ -156,36 +156,36 @@ def test_a_run_of_points_is_audited_too(finished, tmp_path, capsys):
     assert "8 frames, " in capsys.readouterr().out
 
 
-def test_what_cannot_be_audited_says_why(finished, tmp_path, capsys):
+def test_inputs_that_cannot_be_audited_are_refused_with_the_reason(finished, tmp_path, capsys):
     clip = str(finished / "clip.mp4")
     assert main(["audit", clip]) == 2
     assert f"no labels were given for {clip}" in capsys.readouterr().err
     run = str(tmp_path / "out")
     assert main(["propagate", clip, "--coordinates", "-o", run, "--encoder", "rgb"]) == 0
     assert main(["audit", run]) == 2
-    assert "holds coordinates, which are not audited" in capsys.readouterr().err
+    assert "holds coordinates, which cannot be audited" in capsys.readouterr().err
 
 
-def test_a_track_that_ends_early_is_audited_and_its_end_is_told(finished, tmp_path, capsys):
+def test_track_that_ends_early_is_audited_and_its_range_printed(finished, tmp_path, capsys):
     (tmp_path / "masks").mkdir()
     for t in range(1, 5):
         (tmp_path / "masks" / f"{t:05d}.png").write_bytes((finished / "out" / "labels" / f"{t:05d}.png").read_bytes())
     assert main(["audit", str(finished / "clip.mp4"), str(tmp_path / "masks"), "--encoder", "rgb"]) == 0
-    told = capsys.readouterr().out
-    assert "4 frames, " in told
+    printed = capsys.readouterr().out
+    assert "4 frames, " in printed
     assert (
-        "labels are on 4 of the frames 0 to 7, the first on 1 and the last on 4: of the others nothing is known" in told
+        "only 4 of the frames 0 to 7 have labels, the first is 1 and the last 4: the others were not audited" in printed
     )
 
 
-def test_memory_is_bounded_by_what_the_checks_need(video, encoder, truth):
-    """Coverage maps (the only half-precision tensors here) are dropped once no check looks at them any more."""
-    limits = AuditConfig(reach=3, most_shift=2)
+def test_memory_does_not_grow_with_the_track(video, encoder, ground_truth):
+    """Coverage maps, the only half-precision tensors here, are dropped once no check needs them."""
+    limits = AuditConfig(span_frames=3, max_shift_frames=2)
     alive = []
 
     def count(done: int, total: int) -> None:
         alive.append(sum(type(one) is torch.Tensor and one.dtype == torch.float16 for one in gc.get_objects()))
 
-    audit(video, truth, encoder=encoder, config=CONFIG, limits=limits, progress=count)
+    audit(video, ground_truth, encoder=encoder, config=CONFIG, limits=limits, progress=count)
     assert len(alive) == FRAMES
-    assert max(alive) - alive[0] <= limits.reach + 2 * limits.most_shift + 2
+    assert max(alive) - alive[0] <= limits.span_frames + 2 * limits.max_shift_frames + 2

@@ -1,4 +1,4 @@
-"""Calibration: a curve that never falls, and that leaves alone what nothing is known of."""
+"""Calibration: the curve never falls, and keeps confidence where no corrected object is near."""
 
 from itertools import pairwise
 
@@ -7,48 +7,49 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timecycle.review.calibration import Known, calibrate, rising
+from timecycle.review.calibration import CorrectedObject, calibrate, isotonic
 
 numbers = st.floats(0, 1)
-pairs = st.lists(st.builds(Known, numbers, numbers), max_size=20)
+pairs = st.lists(st.builds(CorrectedObject, numbers, numbers), max_size=20)
 
 
 @given(pairs)
-def test_the_curve_never_falls_and_stays_between_0_and_1(known):
-    curve = calibrate(known)
+def test_the_curve_never_falls_and_stays_between_0_and_1(corrected):
+    curve = calibrate(corrected)
     values = [curve(x) for x in np.linspace(0, 1, 101)]
     assert min(values) >= -1e-9
     assert max(values) <= 1 + 1e-9
     assert all(b >= a - 1e-9 for a, b in pairwise(values))
 
 
-def test_nothing_known_changes_nothing():
+def test_without_corrected_objects_confidence_stays():
     curve = calibrate([])
     for confidence in (0.0, 0.123, 0.5, 1.0):
         assert curve(confidence) == pytest.approx(confidence)
 
 
-def test_what_rises_already_stays():
+def test_rising_values_stay():
     values = np.array([0.1, 0.2, 0.7])
-    np.testing.assert_allclose(rising(values, np.ones(3)), values)
+    np.testing.assert_allclose(isotonic(values, np.ones(3)), values)
 
 
-def test_what_falls_is_pooled_by_weight():
-    pooled = rising(np.array([0.0, 1.0, 0.5, 2.0]), np.array([1.0, 1.0, 3.0, 1.0]))
+def test_falling_values_are_pooled_by_weight():
+    pooled = isotonic(np.array([0.0, 1.0, 0.5, 2.0]), np.array([1.0, 1.0, 3.0, 1.0]))
     np.testing.assert_allclose(pooled, [0.0, 0.625, 0.625, 2.0])
 
 
-def test_it_is_the_nearest_sequence_that_never_falls():
-    """Against scipy's, on random values and weights."""
+def test_isotonic_regression_equals_that_of_scipy():
     optimize = pytest.importorskip("scipy.optimize")
     random = np.random.default_rng(0)
     for _ in range(20):
         values, weight = random.normal(size=12), random.uniform(0.1, 2, 12)
         expected = optimize.isotonic_regression(values, weights=weight).x
-        np.testing.assert_allclose(rising(values, weight), expected, atol=1e-12)
+        np.testing.assert_allclose(isotonic(values, weight), expected, atol=1e-12)
 
 
-def test_overconfidence_that_corrections_show_is_taken_back():
-    curve = calibrate([Known(0.8, 0.3), Known(0.85, 0.35), Known(0.75, 0.3), Known(0.7, 0.3)])
+def test_overconfidence_shown_by_corrections_is_reduced():
+    curve = calibrate(
+        [CorrectedObject(0.8, 0.3), CorrectedObject(0.85, 0.35), CorrectedObject(0.75, 0.3), CorrectedObject(0.7, 0.3)]
+    )
     assert curve(0.8) < 0.45
-    assert curve(0.1) == pytest.approx(0.1, abs=0.05)  # nothing was learned of it
+    assert curve(0.1) == pytest.approx(0.1, abs=0.05)  # no corrected object is near

@@ -1,4 +1,4 @@
-"""What `check` writes for people: the frame, its labels ready to edit, and a command that works where it is pasted."""
+"""Files that `check` writes: pictures of frames, labels to edit, and the command to correct them."""
 
 import csv
 import json
@@ -29,7 +29,7 @@ def world():
 
 @pytest.fixture(scope="module")
 def clip(world, tmp_path_factory) -> Path:
-    """A video and its first mask, in a folder whose name needs quotes."""
+    """A folder, whose name needs quotes, with a video and its first annotation."""
     folder = tmp_path_factory.mktemp("people") / "my shots & 'takes'"
     folder.mkdir()
     arrays = open_video(world.video(), fps=12)
@@ -37,8 +37,8 @@ def clip(world, tmp_path_factory) -> Path:
         for frame in arrays:
             writer.write(frame.image, frame.pts)
     Masks(world.mask(0)).write(folder / "first.png")
-    truth = world.keypoints(0)
-    Keypoints(truth.names, truth.xy, truth.visible).write(folder / "0.csv")
+    ground_truth = world.keypoints(0)
+    Keypoints(ground_truth.names, ground_truth.xy, ground_truth.visible).write(folder / "0.csv")
     return folder
 
 
@@ -60,9 +60,9 @@ def command_of(page: str) -> list[str]:
     return shlex.split(unescape(command))
 
 
-def test_a_suggested_frame_comes_as_a_picture_with_its_labels_ready_to_edit(run, clip):
-    done = check(run, count=2)
-    for one in done.queue:
+def test_suggested_frames_are_written_as_pictures_with_labels_to_edit(run, clip):
+    checked = check(run, count=2)
+    for one in checked.queue:
         picture = Image.open(run / "review" / f"{one.index:05d}.jpg")
         with open_video(clip / "clip.mp4") as video:
             off = np.abs(np.asarray(picture).astype(int) - video[one.index].image)
@@ -71,9 +71,9 @@ def test_a_suggested_frame_comes_as_a_picture_with_its_labels_ready_to_edit(run,
         assert (run / "review" / name).read_bytes() == (run / "labels" / name).read_bytes()
 
 
-def test_the_command_on_the_page_works_from_any_folder(run, tmp_path, monkeypatch):
-    done = check(run, count=1)
-    _, verb, folder, argument = command_of(done.report.read_text())
+def test_command_on_the_page_works_from_any_folder(run, tmp_path, monkeypatch):
+    checked = check(run, count=1)
+    _, verb, folder, argument = command_of(checked.report.read_text())
     number, _, file = argument.partition("=")
     edited = Masks.read(Path(file)).ids.copy()
     edited[:6, :6] = 1
@@ -83,23 +83,23 @@ def test_the_command_on_the_page_works_from_any_folder(run, tmp_path, monkeypatc
     assert (Masks.read(run / "labels" / f"{int(number):05d}.png").ids[:6, :6] == 1).all()
 
 
-def test_check_says_the_same_command(run, capsys):
+def test_check_prints_the_same_command(run, capsys):
     assert main(["check", str(run), "-n", "1"]) == 0
-    said = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    assert shlex.join(command_of((run / "report.html").read_text())) in said
+    printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert shlex.join(command_of((run / "report.html").read_text())) in printed
 
 
-def test_an_edited_file_is_never_written_over_and_others_follow_the_queue(run, capsys):
+def test_edited_files_are_kept_and_others_follow_the_queue(run, capsys):
     first = check(run, count=2).queue
     mine = run / "review" / f"{first[0].index:05d}.png"
     mine.write_bytes(b"being edited")
     assert main(["check", str(run), "-n", "1"]) == 0
     assert mine.read_bytes() == b"being edited"
-    assert "was edited and is left as it is" in " ".join(capsys.readouterr().err.split())
+    assert "was edited and is kept" in " ".join(capsys.readouterr().err.split())
     assert not (run / "review" / f"{first[1].index:05d}.png").exists()
 
 
-def test_grey_label_files_are_painted_in_colours_and_read_back_right(clip, tmp_path):
+def test_grey_label_files_are_edited_in_colours_and_stay_grey(clip, tmp_path):
     out = tmp_path / "out"
     arguments = [str(clip / "clip.mp4"), str(clip / "first.png"), "-o", str(out)]
     assert main(["propagate", *arguments, *FAST, "--label-files", "grey"]) == 0
@@ -123,7 +123,7 @@ def dead_links(run: Path) -> list[str]:
     return [link for link in links if not (run / link).exists()]
 
 
-def test_no_page_links_to_what_a_later_check_removed(run, capsys):
+def test_no_page_links_to_removed_files(run, capsys):
     best = check(run, count=1).queue[0]
     assert main(["correct", str(run), f"{best.index}={run / 'review' / f'{best.index:05d}.png'}"]) == 0
     assert not (run / "report.html").exists()
@@ -136,25 +136,25 @@ def test_no_page_links_to_what_a_later_check_removed(run, capsys):
     assert f"timecycle check {shlex.quote(str(run))} says what to do next" in " ".join(capsys.readouterr().out.split())
 
 
-def test_points_are_edited_in_a_table_that_says_its_frame(clip, tmp_path):
+def test_keypoints_are_edited_in_a_table_with_the_frame_number(clip, tmp_path):
     arguments = [str(clip / "clip.mp4"), str(clip / "0.csv"), "-o", str(tmp_path / "out")]
     assert main(["propagate", *arguments, *FAST]) == 0
-    done = check(tmp_path / "out", count=1)
-    _, verb, folder, argument = command_of(done.report.read_text())
-    assert argument.endswith(f"review/{done.queue[0].index:05d}.csv")
+    checked = check(tmp_path / "out", count=1)
+    _, verb, folder, argument = command_of(checked.report.read_text())
+    assert argument.endswith(f"review/{checked.queue[0].index:05d}.csv")
     assert main([verb, folder, argument]) == 0
 
 
-def test_a_video_that_has_moved_leaves_out_the_picture_and_nothing_else(run):
+def test_missing_video_omits_only_the_picture(run):
     record = json.loads((run / "run.json").read_text())
     record["origin"]["video"] = str(run / "gone.mp4")
     (run / "run.json").write_text(json.dumps(record))
-    done = check(run, count=1)
+    checked = check(run, count=1)
     assert [path.suffix for path in sorted((run / "review").iterdir())] == [".png", ".json"]
-    assert f"{done.queue[0].index:05d}.png" in done.report.read_text()
+    assert f"{checked.queue[0].index:05d}.png" in checked.report.read_text()
 
 
-def test_names_are_shown_everywhere(run, capsys):
+def test_object_names_are_shown_everywhere(run, capsys):
     assert main(["check", str(run)]) == 0
     page = (run / "report.html").read_text()
     assert "&lt;rider&gt;" in page
@@ -168,7 +168,7 @@ def test_names_are_shown_everywhere(run, capsys):
     assert re.search(r"confidence in (camel|<rider>)", capsys.readouterr().out)
 
 
-def test_the_page_links_to_the_frame_its_labels_and_the_overlay_at_its_time(run):
+def test_page_links_to_frame_labels_and_overlay_at_its_time(run):
     best = check(run, count=1).queue[0]
     page = (run / "report.html").read_text()
     for link in (f"review/{best.index:05d}.jpg", f"review/{best.index:05d}.png"):
@@ -177,14 +177,14 @@ def test_the_page_links_to_the_frame_its_labels_and_the_overlay_at_its_time(run)
     assert f'href="overlay.mp4#t={best.time_seconds:.3f}"' in page
 
 
-def test_a_correction_that_was_not_edited_is_noted_as_confirmed(run, caplog):
+def test_unchanged_correction_is_noted_as_confirmed(run, caplog):
     best = check(run, count=1).queue[0]
     file = run / "review" / f"{best.index:05d}.png"
     assert main(["correct", str(run), f"{best.index}={file}"]) == 0
-    assert f"the labels of frame {best.index} are what was propagated: they count as confirmed" in caplog.text
+    assert f"the labels given for frame {best.index} equal the propagated ones: they count as confirmed" in caplog.text
 
 
-def test_a_run_that_does_not_say_where_its_video_lies_gets_no_command(run, capsys):
+def test_run_without_the_location_of_its_video_gets_no_command(run, capsys):
     record = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps(record | {"origin": None}))
     assert main(["check", str(run), "-n", "1"]) == 0

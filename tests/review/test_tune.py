@@ -1,4 +1,4 @@
-"""Tuning: what follows well is ranked before what does not, without truth."""
+"""Tuning: better candidates are ranked first, without ground truth."""
 
 import pytest
 
@@ -20,19 +20,19 @@ def world():
     return small_world(frames=16)
 
 
-def test_an_encoder_that_knows_the_world_comes_before_one_that_does_not(world):
+def test_oracle_encoder_is_ranked_before_colour(world):
     video = open_video(world.video())
     candidates = [
         Candidate("colour", load_encoder("rgb"), CONFIG),
         Candidate("oracle", OracleEncoder(world, stride_px=4), CONFIG),
     ]
-    tried = tune(video, 0, Masks(world.mask(0)), candidates, frames=6)
-    assert [one.name for one in tried] == ["oracle", "colour"]
-    assert tried[0].cycle_error < 0.4
+    tuned = tune(video, 0, Masks(world.mask(0)), candidates, frames=6)
+    assert [one.name for one in tuned] == ["oracle", "colour"]
+    assert tuned[0].cycle_error < 0.4
 
 
-def test_one_leap_out_and_back_is_no_proof():
-    """Objects move farther than a window reaches: who leaps from the drawing loses them, and comes home by the leap."""
+def test_matching_distant_frames_directly_there_and_back_is_not_rewarded():
+    """Objects leave the window, so matching the annotated frame alone loses them, though its cycles would close."""
     world = small_world(frames=24)
     candidates = [
         Candidate(
@@ -40,31 +40,31 @@ def test_one_leap_out_and_back_is_no_proof():
             OracleEncoder(world, stride_px=4),
             PropagateConfig(window_px=12, anchor_window_px=12, temperature=0.05, past_frames=past_frames),
         )
-        for name, past_frames in (("leaps", 0), ("steps", 7))
+        for name, past_frames in (("direct", 0), ("stepwise", 7))
     ]
-    steps, leaps = tune(open_video(world.video()), 0, Masks(world.mask(0)), candidates)
-    assert (steps.name, leaps.name) == ("steps", "leaps")
-    assert leaps.cycle_error > steps.cycle_error + 0.1
+    stepwise, direct = tune(open_video(world.video()), 0, Masks(world.mask(0)), candidates)
+    assert (stepwise.name, direct.name) == ("stepwise", "direct")
+    assert direct.cycle_error > stepwise.cycle_error + 0.1
 
 
-def test_points_can_be_tuned_for(world):
-    truth = world.keypoints(0)
-    points = Keypoints(truth.names, truth.xy, truth.visible)
+def test_keypoints_can_be_tuned(world):
+    ground_truth = world.keypoints(0)
+    points = Keypoints(ground_truth.names, ground_truth.xy, ground_truth.visible)
     candidate = Candidate("oracle", OracleEncoder(world, stride_px=4), CONFIG)
-    (tried,) = tune(open_video(world.video()), 0, points, [candidate], frames=4)
-    assert 0 <= tried.cycle_error < 1
+    (tuned,) = tune(open_video(world.video()), 0, points, [candidate], frames=4)
+    assert 0 <= tuned.cycle_error < 1
 
 
-def test_a_drawing_at_the_end_is_refused(world):
+def test_annotation_of_the_last_frames_is_refused(world):
     candidate = Candidate("colour", load_encoder("rgb"), CONFIG)
-    with pytest.raises(LabelError, match="there are 1 frames after the drawing on frame 14"):
+    with pytest.raises(LabelError, match="there are only 1 frames after the annotated frame 14"):
         tune(open_video(world.video()), 14, Masks(world.mask(14)), [candidate])
 
 
-def test_the_command_ranks_presets_and_encoders(tmp_path, capsys, world):
+def test_command_ranks_presets_and_encoders(tmp_path, capsys, world):
     clip, mask = write_clip(tmp_path / "clip.mp4", world), write_mask(tmp_path / "first.png", world)
     command = ["tune", str(clip), str(mask), "--encoders", "rgb", "--presets", "fast", "crw2020", "--frames", "4"]
     assert main(command) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert len(said) == 2
-    assert said[0].startswith(" 1. cycle error 0.")
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 2
+    assert printed[0].startswith(" 1. cycle error 0.")

@@ -1,4 +1,4 @@
-"""A real S3 server on loopback, and footage to pack."""
+"""A real S3 server on loopback, and videos to pack."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from films import film, write_film
+from made_videos import make_video, write_video
 from s3_server import S3Server
 from timecycle.store import ObjectStore, open_store
 
@@ -37,21 +37,21 @@ def bucket(server: S3Server, tmp_path: Path) -> Iterator[ObjectStore]:
 
 
 @pytest.fixture(scope="session")
-def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def short_videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twenty short videos."""
-    folder = tmp_path_factory.mktemp("films")
+    folder = tmp_path_factory.mktemp("short_videos")
     for number in range(20):
-        film(folder / f"film{number:02d}.mp4", number)
+        make_video(folder / f"video{number:02d}.mp4", number)
     return folder
 
 
 @pytest.fixture(scope="module")
 def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three videos, large enough that what is free inside a process does not do for them."""
+    """Three videos that need more memory than a process has free without asking the system."""
     folder = tmp_path_factory.mktemp("videos")
     rng = np.random.default_rng(0)
     texture = rng.integers(0, 255, (90, 200, 3), np.uint8).repeat(8, 0).repeat(8, 1)
     for number in range(3):
         images = [texture[:, 8 * t + 40 * number :][:, :1280] for t in range(8)]
-        write_film(folder / f"{number}.mp4", images)
+        write_video(folder / f"{number}.mp4", images)
     return folder

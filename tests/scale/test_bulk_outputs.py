@@ -1,4 +1,4 @@
-"""One owner for every video, outputs that appear whole, and records that are believed only while they are true."""
+"""Leases, atomic commits, and records that are compared with their outputs."""
 
 import json
 import os
@@ -11,18 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from timecycle.bulk.lease import Lease, renewed_lease
+from timecycle.bulk.lease import Lease, Owner, renewed_lease
 from timecycle.bulk.outputs import Outputs
-from timecycle.bulk.owner import Owner
 from timecycle.errors import InUseError, OutputError, SettingsError
-from timecycle.store import Folder
+from timecycle.store import FolderStore
 
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked, and killed, on Unix alone")
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked and killed only on Unix")
 SIZES = {"run.json": 40, "labels/00000.png": 300, "labels/00001.png": 200}
 
 
 def made(folder: Path, *, seed: int = 0) -> Path:
-    """A small output, as a run leaves it."""
+    """A small output like that of a run."""
     (folder / "labels").mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps({"timecycle": "0", "status": "finished", "seed": seed}))
     for name, size in list(SIZES.items())[1:]:
@@ -41,20 +40,20 @@ def problem(out: Path, name: str = "a", **options) -> str:
     return outputs.difference(outputs.record(name), **options)
 
 
-def forked(act) -> int:
-    """A process that does something, and is killed if it comes to its end."""
+def forked(action) -> int:
+    """Fork a process for an action; it is killed at the end of the action."""
     child = os.fork()
     if child == 0:
         try:
-            act()
+            action()
         finally:
             os.kill(os.getpid(), signal.SIGKILL)
     return child
 
 
-def until(true) -> None:
+def until(condition) -> None:
     ends = time.monotonic() + 20
-    while not true():
+    while not condition():
         assert time.monotonic() < ends, "it takes too long"
         time.sleep(0.005)
 
@@ -63,7 +62,7 @@ def until(true) -> None:
 
 
 @needs_fork
-def test_a_video_has_one_owner_whose_files_nobody_removes_until_it_dies(tmp_path):
+def test_files_of_a_living_owner_are_not_removed(tmp_path):
     def work() -> None:
         outputs = Outputs(str(tmp_path))
         with outputs.lease("a") as held, outputs.work_folder("a", held) as folder:
@@ -74,9 +73,9 @@ def test_a_video_has_one_owner_whose_files_nobody_removes_until_it_dies(tmp_path
     child = forked(work)
     until((tmp_path / "ready").exists)
     files = sorted(tmp_path.rglob("*.png"))
-    with pytest.raises(InUseError, match=rf"a is in the hands of process {child} on .+; wait for it to end"):
+    with pytest.raises(InUseError, match=rf"a is in use by process {child} on .+; wait for it to end"):
         commit(tmp_path)
-    commit(tmp_path, "a.b")  # whose name begins alike
+    commit(tmp_path, "a.b")  # a name with the same prefix
     assert sorted(path for path in tmp_path.rglob("*.png") if ".work" in path.parts) == files
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -87,10 +86,10 @@ def test_a_video_has_one_owner_whose_files_nobody_removes_until_it_dies(tmp_path
 
 @pytest.fixture(params=["folder", "bucket"])
 def store(request, tmp_path):
-    return Folder(tmp_path / "store") if request.param == "folder" else request.getfixturevalue("bucket")
+    return FolderStore(tmp_path / "store") if request.param == "folder" else request.getfixturevalue("bucket")
 
 
-def test_a_lease_in_a_store_is_refused_to_others_and_given_back(store):
+def test_lease_in_a_store_is_refused_to_others_until_released(store):
     with renewed_lease(store, "a") as held:
         held.check()
         with pytest.raises(InUseError, match=rf"process {os.getpid()} on"), renewed_lease(store, "a"):
@@ -102,8 +101,8 @@ def test_a_lease_in_a_store_is_refused_to_others_and_given_back(store):
         pass
 
 
-def test_a_lease_that_is_renewed_outlasts_its_time_and_a_lapsed_one_is_taken(tmp_path):
-    store = Folder(tmp_path)
+def test_renewed_lease_lasts_and_an_expired_one_is_taken(tmp_path):
+    store = FolderStore(tmp_path)
     with renewed_lease(store, "a", seconds=2) as held:
         time.sleep(2.5)
         held.check()
@@ -111,15 +110,15 @@ def test_a_lease_that_is_renewed_outlasts_its_time_and_a_lapsed_one_is_taken(tmp
         store.write(".leases/a.json", json.dumps(stopped).encode())
         with renewed_lease(store, "a") as second:
             second.check()
-            with pytest.raises(InUseError):  # the first was asleep for too long, and must not commit
+            with pytest.raises(InUseError):  # the first was suspended for too long and must not commit
                 held.check()
     assert not (tmp_path / ".leases/a.json").exists()
 
 
 @needs_fork
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is known of other processes")
-def test_the_lease_of_a_process_that_was_killed_here_need_not_lapse(tmp_path):
-    store = Folder(tmp_path)
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not show start times of processes")
+def test_lease_of_a_killed_local_process_is_taken_at_once(tmp_path):
+    store = FolderStore(tmp_path)
 
     def hold() -> None:
         with renewed_lease(store, "a"):
@@ -134,8 +133,23 @@ def test_the_lease_of_a_process_that_was_killed_here_need_not_lapse(tmp_path):
         pass
 
 
-def test_owners_elsewhere_are_never_taken_for_gone():
-    here = Owner.here()
+@needs_fork
+def test_files_of_killed_processes_are_removed_at_the_end(tmp_path):
+    outputs = Outputs(str(tmp_path))
+    (tmp_path / ".leases").mkdir()
+    for name in ("c", "d"):  # killed after the record was written, before the work folder was removed
+        (tmp_path / ".work" / name / "0123").mkdir(parents=True)
+    (tmp_path / ".leases/a.b.lock").touch()
+    with outputs.lease("c"):
+        outputs.remove_empty_folders()
+        assert [path.name for path in (tmp_path / ".leases").iterdir()] == ["c.lock"]
+        assert [path.name for path in (tmp_path / ".work").iterdir()] == ["c"]
+    outputs.remove_empty_folders()
+    assert not list(tmp_path.iterdir())
+
+
+def test_owner_on_another_machine_is_never_gone():
+    here = Owner.this_process()
     assert not here.is_gone
     assert not Owner(host=here.host, space="another container", pid=here.pid, started="1").is_gone
     assert not Owner(host=here.host, space="", pid=here.pid, started="1").is_gone
@@ -146,7 +160,7 @@ def test_owners_elsewhere_are_never_taken_for_gone():
 
 @pytest.fixture
 def in_memory(tmp_path):
-    """A folder where bringing things to the disk costs nothing, if there is one."""
+    """A folder in memory, where fsync costs nothing, if there is one."""
     memory = Path("/dev/shm")
     if not os.access(memory, os.W_OK):
         yield tmp_path
@@ -156,7 +170,7 @@ def in_memory(tmp_path):
 
 
 def killed_at(step: int, out: Path, seed: int) -> bool:
-    """Commit in a process that is killed before its n-th change of the disk; False if it had fewer."""
+    """Commit in a process that is killed before its n-th change of the disk; False if it made fewer."""
 
     def work() -> None:
         outputs = Outputs(str(out))
@@ -182,7 +196,7 @@ def killed_at(step: int, out: Path, seed: int) -> bool:
 
 @needs_fork
 @pytest.mark.parametrize("before", [None, "equal", "other", "no record"])
-def test_killed_at_any_step_of_a_commit_no_record_speaks_of_what_is_not_there(in_memory, before):
+def test_commit_killed_at_any_step_leaves_no_record_of_missing_files(in_memory, before):
     for step in range(1, 50):
         out = in_memory / str(step) / "out"
         if before is not None:
@@ -193,8 +207,8 @@ def test_killed_at_any_step_of_a_commit_no_record_speaks_of_what_is_not_there(in
         outputs = Outputs(str(out))
         record = outputs.record("a")
         if record is not None:
-            is_there = all((out / "a" / file).is_file() for file in SIZES)
-            assert is_there or outputs.difference(record)  # what is gone is noticed without checksums
+            is_complete = all((out / "a" / file).is_file() for file in SIZES)
+            assert is_complete or outputs.difference(record)  # missing files are noticed without checksums
             if before in (None, "no record"):  # the record is of this commit, and written last
                 assert outputs.difference(record, checksums=True) == ""
         commit(out, seed=1)
@@ -206,24 +220,24 @@ def test_killed_at_any_step_of_a_commit_no_record_speaks_of_what_is_not_there(in
     assert 3 < step < 49
 
 
-def test_what_differs_from_its_record_is_named(tmp_path):
+def test_difference_from_the_record_is_described(tmp_path):
     commit(tmp_path)
     assert problem(tmp_path, checksums=True) == ""
     label = tmp_path / "a/labels/00000.png"
     label.write_bytes(b"\1" * 300)
     assert problem(tmp_path) == ""
-    assert problem(tmp_path, checksums=True).endswith("00000.png is not what was written")
+    assert problem(tmp_path, checksums=True).endswith("00000.png was changed")
     label.write_bytes(b"\0" * 299)
-    assert problem(tmp_path).endswith("00000.png is not what was written")
+    assert problem(tmp_path).endswith("00000.png was changed")
     label.unlink()
-    assert problem(tmp_path).endswith("00000.png is gone")
+    assert problem(tmp_path).endswith("00000.png is missing")
     (tmp_path / "records/a.json").write_text('{"name": "a", "frames": 2}')
     assert problem(tmp_path) == "the record of a lists no files"
     (tmp_path / "records/a.json").write_text("[" * 100_000)
     assert Outputs(str(tmp_path)).records() == {}
 
 
-def test_an_object_that_is_not_as_recorded_is_named(bucket, server, tmp_path):
+def test_missing_object_is_described(bucket, server, tmp_path):
     outputs = Outputs(bucket.name)
     with outputs.lease("a") as held:
         outputs.commit("a", made(tmp_path / "made"), {"frames": 2}, held)
@@ -232,17 +246,17 @@ def test_an_object_that_is_not_as_recorded_is_named(bucket, server, tmp_path):
     assert outputs.difference(record, listing=outputs.listing()) == ""
     (server.root / bucket.name.removeprefix("s3://") / "a.tar").unlink()
     for options in ({}, {"checksums": True}, {"listing": outputs.listing()}):
-        assert "a.tar is gone" in outputs.difference(record, **options)
+        assert "a.tar is missing" in outputs.difference(record, **options)
 
 
-def test_an_output_that_was_corrected_since_is_believed(tmp_path):
+def test_corrected_output_is_valid(tmp_path):
     commit(tmp_path)
     (tmp_path / "a/labels/00000.png").write_bytes(b"corrected")
     (tmp_path / "a/history/1").mkdir(parents=True)
     assert problem(tmp_path, checksums=True) == ""
 
 
-def test_an_output_that_is_replaced_by_another_is_kept_aside(tmp_path):
+def test_replaced_output_is_kept(tmp_path):
     commit(tmp_path, seed=1)
     commit(tmp_path, seed=1)
     assert not (tmp_path / ".replaced").exists()
@@ -253,7 +267,7 @@ def test_an_output_that_is_replaced_by_another_is_kept_aside(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["folder", "file", "link"])
-def test_what_bulk_did_not_write_is_never_replaced(tmp_path, kind):
+def test_files_of_others_are_never_replaced(tmp_path, kind):
     out, mine = tmp_path / "out", tmp_path / "out" / "a"
     (tmp_path / "frames").mkdir()
     (tmp_path / "frames/0.png").write_text("the only copy")
@@ -264,30 +278,30 @@ def test_what_bulk_did_not_write_is_never_replaced(tmp_path, kind):
         mine.write_text("the only copy")
     else:
         (tmp_path / "frames").rename(mine)
-    with pytest.raises(OutputError, match="exists and is no output of timecycle; choose another output"):
-        Outputs(str(out)).refuse_strangers(["b", "a"])
+    with pytest.raises(OutputError, match="exists and is not an output of timecycle; choose another output"):
+        Outputs(str(out)).check_replaceable(["b", "a"])
     with suppress(OutputError):
         commit(out)
     assert (mine if kind == "file" else mine / "0.png").read_text() == "the only copy"
 
 
-def test_one_output_is_made_with_one_encoder_and_one_kind_of_settings(tmp_path):
+def test_output_has_one_encoder_and_one_set_of_settings(tmp_path):
     settings = {"encoder": {"sha256": "a"}, "config": {"size": 64, "k": 5}}
     outputs = Outputs(str(tmp_path))
-    outputs.claim(settings)
-    outputs.claim(settings)
-    for part, name, value, said in (
+    outputs.check_settings(settings)
+    outputs.check_settings(settings)
+    for section, name, value, message in (
         ("encoder", "sha256", "b", "made with encoder sha256 = a, now it is b; give the same encoder"),
         ("config", "k", 6, "made with config k = 5, now it is 6"),
     ):
-        with pytest.raises(SettingsError, match=said):
-            outputs.claim(settings | {part: settings[part] | {name: value}})
+        with pytest.raises(SettingsError, match=message):
+            outputs.check_settings(settings | {section: settings[section] | {name: value}})
     (tmp_path / "bulk.json").write_text("[]")
     with pytest.raises(OutputError, match=r"bulk\.json cannot be used"):
-        outputs.claim(settings)
+        outputs.check_settings(settings)
 
 
-def test_a_lease_of_a_folder_tells_that_it_is_exclusive(tmp_path):
+def test_only_lock_file_leases_are_exclusive(tmp_path):
     assert Lease.is_exclusive
-    with renewed_lease(Folder(tmp_path), "a") as held:
+    with renewed_lease(FolderStore(tmp_path), "a") as held:
         assert not held.is_exclusive

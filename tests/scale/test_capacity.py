@@ -1,4 +1,4 @@
-"""The arithmetic from measured constants to large corpora."""
+"""Capacity estimates for large corpora from measured constants."""
 
 import dataclasses
 import json
@@ -31,8 +31,8 @@ def test_prices_are_parameters(records):
     assert dear.training[0].amount == one.training[0].amount
 
 
-def test_the_best_interval_loses_least():
-    """Against trying: saving takes `save` of every interval, and a failure loses half of one on average."""
+def test_best_checkpoint_interval_minimises_lost_time():
+    """Compare with a search: saving takes `save` of every interval, and a failure loses half of one on average."""
     save, between = 0.4, 3600.0
     tried = np.linspace(5, 300, 3000)
     lost = save / tried + tried / 2 / between

@@ -1,4 +1,4 @@
-"""A shortage of the machine stops the work with one line, and no video is blamed for it."""
+"""A shortage of the machine stops the run with a one-line error and is never recorded as a fault of a video."""
 
 import errno
 import shutil
@@ -12,21 +12,17 @@ import pytest
 from PIL import Image
 
 from timecycle.bulk.manifest import Item
-from timecycle.bulk.one import Stopped, Work, label_one
+from timecycle.bulk.worker import BulkJob, Stopped, process_video
 from timecycle.cli import main
-from timecycle.data.pack import PackConfig
-from timecycle.data.transcode import ClipForm
 from timecycle.errors import OutputError, ShortageError, VideoError
 from timecycle.propagation.settings import PropagateConfig
-from timecycle.shortages import check_verdict, shortage
+from timecycle.shortages import find_shortage, raise_if_shortage
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="limits, and what is used, are told by Linux")
-SMALL = PackConfig(form=ClipForm(short_side_px=48))
-MB = 1 << 20
+linux = pytest.mark.skipif(sys.platform != "linux", reason="limits and memory use are read from Linux")
 
 
 def wrapped(error: BaseException) -> VideoError:
-    """As the readers of videos wrap what they meet."""
+    """Wrap an error as the video readers do."""
     try:
         try:
             raise error
@@ -37,7 +33,7 @@ def wrapped(error: BaseException) -> VideoError:
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (MemoryError(), "memory is short while x; use fewer workers"),
         (OSError(errno.ENOMEM, "x"), "memory is short"),
@@ -47,15 +43,15 @@ def wrapped(error: BaseException) -> VideoError:
         (av.error.OSError(errno.EMFILE, "x"), "too many files are open"),
         (BlockingIOError(errno.EAGAIN, "x"), "no more threads or processes"),
         (RuntimeError("can't start new thread"), "no more threads or processes"),
-        (OSError(errno.ENOSPC, "x"), "the disk is full while x; make room"),
+        (OSError(errno.ENOSPC, "x"), "the disk is full while x; free some space"),
         (OSError(errno.EDQUOT, "x"), "the disk quota is used up"),
-        (OSError(errno.EFBIG, "x"), "a file may not grow that large"),
+        (OSError(errno.EFBIG, "x"), "a file exceeds the size limit"),
     ],
 )
-def test_a_shortage_is_found_behind_whatever_wraps_it(error, said):
-    for found in (error, wrapped(error), wrapped(wrapped(error))):
-        with pytest.raises(ShortageError, match=said):
-            check_verdict(found, "while x")
+def test_a_shortage_is_found_behind_errors_that_wrap_it(error, message):
+    for raised in (error, wrapped(error), wrapped(wrapped(error))):
+        with pytest.raises(ShortageError, match=message):
+            raise_if_shortage(raised, "while x")
 
 
 @pytest.mark.parametrize(
@@ -63,20 +59,20 @@ def test_a_shortage_is_found_behind_whatever_wraps_it(error, said):
     [
         OSError(errno.EACCES, "x"),
         ValueError("x"),
-        # A damaged header that asks for more than anyone has, and a demuxer that wants more of the file.
+        # A damaged header that asks for too much memory, and a demuxer that needs more of the file.
         av.error.MemoryError(errno.ENOMEM, "x"),
         av.error.BlockingIOError(errno.EAGAIN, "x"),
     ],
 )
-def test_what_a_video_is_to_blame_for_is_no_shortage(error):
-    assert shortage(wrapped(error), "while x") is None
-    check_verdict(wrapped(error), "while x")
+def test_a_fault_of_a_video_is_no_shortage(error):
+    assert find_shortage(wrapped(error), "while x") is None
+    raise_if_shortage(wrapped(error), "while x")
 
 
 @linux
-@pytest.mark.slow  # a process that imports everything, and then runs short of it seven times
-def test_no_video_is_blamed_for_a_shortage():
-    """In a process of its own: what others have left free in this one, or keep running, would be room too."""
+@pytest.mark.slow  # a process that imports everything, and then seven cases
+def test_shortages_are_not_recorded_as_faults_of_videos():
+    """Run in a fresh process: memory and threads that other tests left would raise the limits."""
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
     cases = Path(__file__).with_name("shortage_cases.py")
     done = subprocess.run([*words, str(cases)], capture_output=True, text=True, check=False)
@@ -88,28 +84,28 @@ def item(videos: Path, name: str) -> Item:
     return Item(name, str(videos / f"{name}.mp4"), (str(videos / "none.png"),))
 
 
-def test_bulk_stops_at_an_output_that_cannot_be_written(videos, tmp_path):
+def test_bulk_stops_if_the_output_cannot_be_written(videos, tmp_path):
     (tmp_path / "file").write_text("")
-    work = Work(place=str(tmp_path / "file"), encoder="rgb", config=PropagateConfig(), trust=None)
-    outcome = label_one(item(videos, "0"), work)
+    work = BulkJob(output=str(tmp_path / "file"), encoder="rgb", config=PropagateConfig(), confidence=None)
+    outcome = process_video(item(videos, "0"), work)
     assert isinstance(outcome, Stopped)
     assert isinstance(outcome.error, OutputError)
 
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A disk of 200 kB, and how to make it larger."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(place)]
+    """A disk of 200 kB, and a function that enlarges it."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(disk)]
     if shutil.which("mount") is None or subprocess.run(words, capture_output=True).returncode:
-        pytest.skip("only an administrator may mount a small disk")
-    yield place, lambda: subprocess.run(["mount", "-o", "remount,size=50m", str(place)], check=True)
-    subprocess.run(["umount", str(place)], check=True)
+        pytest.skip("only root can mount a small disk")
+    yield disk, lambda: subprocess.run(["mount", "-o", "remount,size=50m", str(disk)], check=True)
+    subprocess.run(["umount", str(disk)], check=True)
 
 
 @linux
-def test_bulk_on_a_full_disk_stops_and_goes_on_when_there_is_room(videos, tmp_path, small_disk, capsys):
+def test_bulk_stops_on_a_full_disk_and_resumes_when_space_is_free(videos, tmp_path, small_disk, capsys):
     disk, enlarge = small_disk
     mask = np.zeros((720, 1280), np.uint8)
     mask[200:400, 300:600] = 1
@@ -126,7 +122,7 @@ def test_bulk_on_a_full_disk_stops_and_goes_on_when_there_is_room(videos, tmp_pa
     assert "2 of 2 videos are done" in capsys.readouterr().out
 
 
-def test_most_videos_of_a_pack_unreadable_is_an_alarm(videos, tmp_path, capsys):
+def test_an_alarm_is_raised_if_most_videos_of_a_pack_are_unreadable(videos, tmp_path, capsys):
     mixed = tmp_path / "mixed"
     mixed.mkdir()
     shutil.copy(videos / "0.mp4", mixed)

@@ -1,4 +1,4 @@
-"""A folder and a bucket behave alike; what is not there is named, and a server that is away is waited for."""
+"""Folder and bucket behave alike; missing objects are named, and requests to an absent server are repeated."""
 
 import os
 import threading
@@ -7,15 +7,15 @@ import time
 import pytest
 
 from timecycle.errors import SettingsError, StoreError
-from timecycle.store import Folder, open_store
+from timecycle.store import FolderStore, open_store
 
 
 @pytest.fixture(params=["folder", "bucket"])
 def store(request, tmp_path):
-    return Folder(tmp_path / "store") if request.param == "folder" else request.getfixturevalue("bucket")
+    return FolderStore(tmp_path / "store") if request.param == "folder" else request.getfixturevalue("bucket")
 
 
-def test_what_is_written_is_read(store, tmp_path):
+def test_written_content_is_read_back(store, tmp_path):
     store.write("a/b.bin", b"old")
     store.write("a/b.bin", b"new")
     (tmp_path / "sent").write_bytes(bytes(range(256)) * 50_000)
@@ -26,8 +26,8 @@ def test_what_is_written_is_read(store, tmp_path):
     assert store.sizes() == {"a/b.bin": 3, "c.tar": 256 * 50_000}
 
 
-def test_what_killed_writes_left_is_cleared_by_who_alone_writes_the_file(tmp_path):
-    store = Folder(tmp_path)
+def test_clear_unfinished_removes_temporary_files_of_one_or_all_files(tmp_path):
+    store = FolderStore(tmp_path)
     store.write("a/b.json", b"whole")
     for name in ("a/.b.json.12ab.part", "a/.bb.json.12ab.part", ".c.tar.12ab.part"):
         (tmp_path / name).write_bytes(b"half")
@@ -37,21 +37,21 @@ def test_what_killed_writes_left_is_cleared_by_who_alone_writes_the_file(tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_what_is_not_there_is_named(store, tmp_path):
-    for act in (lambda: store.read("x.json"), lambda: store.fetch("x.json", tmp_path / "x")):
+def test_a_missing_object_is_named(store, tmp_path):
+    for request in (lambda: store.read("x.json"), lambda: store.fetch("x.json", tmp_path / "x")):
         with pytest.raises(StoreError, match=r"(store|corpus) has no x\.json; check the address"):
-            act()
+            request()
 
 
-@pytest.mark.parametrize("place", ["pipe:cat /etc/passwd", "pipe://x", "http://host/x", "file:///etc", "ssh://h/x"])
-def test_only_folders_and_object_stores_are_opened(place, tmp_path, monkeypatch):
+@pytest.mark.parametrize("location", ["pipe:cat /etc/passwd", "pipe://x", "http://host/x", "file:///etc", "ssh://h/x"])
+def test_only_folders_and_object_stores_are_opened(location, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    if "://" in place:
-        with pytest.raises(SettingsError, match="of a kind that is not read"):
-            open_store(place)
-    else:  # a folder of that name, which is not there
+    if "://" in location:
+        with pytest.raises(SettingsError, match="is not an address of a supported object store; give a folder, or"):
+            open_store(location)
+    else:  # a missing folder of that name
         with pytest.raises(StoreError, match=r"has no pack.json"):
-            open_store(place).read("pack.json")
+            open_store(location).read("pack.json")
 
 
 def test_an_address_without_a_bucket_is_refused():
@@ -59,16 +59,16 @@ def test_an_address_without_a_bucket_is_refused():
         open_store("s3://")
 
 
-def test_wrong_keys_are_not_tried_again(bucket, monkeypatch):
+def test_wrong_keys_are_not_retried(bucket, monkeypatch):
     monkeypatch.setitem(os.environ, "AWS_ACCESS_KEY_ID", "somebody-else")
     began = time.monotonic()
-    with pytest.raises(StoreError, match=r"does not give x: .*; check the keys"):
+    with pytest.raises(StoreError, match=r"does not allow reading x: .*; check the keys"):
         open_store(bucket.name).read("x")
     assert time.monotonic() - began < 20
 
 
-@pytest.mark.slow  # clients take seconds to notice that a server is away
-def test_a_server_that_is_away_is_waited_for(bucket, server):
+@pytest.mark.slow  # clients take seconds to notice an absent server
+def test_requests_are_repeated_until_the_server_is_back(bucket, server):
     bucket.write("x", b"here")
     server.stop()
     threading.Timer(8, server.start).start()
@@ -77,8 +77,8 @@ def test_a_server_that_is_away_is_waited_for(bucket, server):
     assert time.monotonic() - began > 7
 
 
-@pytest.mark.slow  # clients take seconds to notice that a server is away
-def test_patience_ends_with_a_line_that_says_so(bucket, server):
+@pytest.mark.slow  # clients take seconds to notice an absent server
+def test_an_absent_server_is_an_error_after_the_patience_time(bucket, server):
     impatient = open_store(bucket.name, patience_seconds=1)
     server.stop()
     try:

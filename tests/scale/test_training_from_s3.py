@@ -1,4 +1,4 @@
-"""Training from shards on a real S3 server: killed, on more and fewer processes, and while the server is away."""
+"""Training from shards on a real S3 server: killed, with changing world sizes, and during a server outage."""
 
 import os
 import shutil
@@ -10,26 +10,28 @@ from pathlib import Path
 
 import pytest
 
-import noted_training
+import logged_training
 from kills import TINY
-from noted_training import samples
-from timecycle.data.pack import PackConfig, pack
-from timecycle.data.transcode import ClipForm
+from logged_training import samples
+from timecycle.data.packing.pack import PackConfig, pack
+from timecycle.data.packing.transcode import ClipFormat
 from timecycle.training.journal import read_journal
 
 STEPS = 10
 SETTINGS = (*TINY, "objective=walks", f"steps={STEPS}", "precision=fp32", "workers=1", "checkpoint_every=2")
 SETTINGS = (*SETTINGS, "mixed_shards=2", "validate_every=100")
-PROGRAM = Path(noted_training.__file__)
+PROGRAM = Path(logged_training.__file__)
 
 
 @pytest.fixture
-def run(films, bucket, tmp_path):
-    """Starts a training process; its folder, cache and log of samples are named by the first word."""
-    pack(films, bucket, tmp_path / "work", PackConfig(form=ClipForm(short_side_px=48), shard_mb=0.005))
+def run(short_videos, bucket, tmp_path):
+    """Start a training process; its first argument names its folder, cache and log of samples."""
+    pack(short_videos, bucket, tmp_path / "work", PackConfig(clips=ClipFormat(short_side_px=48), shard_mb=0.005))
 
-    def start(name: str, *, world: int = 1, last: int = 0) -> subprocess.Popen[str]:
-        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"] if world > 1 else []
+    def start(name: str, *, world_size: int = 1, last: int = 0) -> subprocess.Popen[str]:
+        launcher = (
+            ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world_size}"] if world_size > 1 else []
+        )
         words = [bucket.name, tmp_path / name, tmp_path / "cache", tmp_path / f"{name}.txt", 10, last, 0.001]
         return subprocess.Popen(
             [sys.executable, *launcher, *map(str, (PROGRAM, *words, *SETTINGS))],
@@ -44,8 +46,8 @@ def run(films, bucket, tmp_path):
 
 
 def finish(process: subprocess.Popen[str]) -> None:
-    _, said = process.communicate(timeout=200)
-    assert process.returncode == 0, said[-3000:]
+    _, errors = process.communicate(timeout=200)
+    assert process.returncode == 0, errors[-3000:]
 
 
 def until(process: subprocess.Popen[str], step: int) -> None:
@@ -56,7 +58,7 @@ def until(process: subprocess.Popen[str], step: int) -> None:
 
 
 @pytest.mark.slow  # seven training processes, one after the other
-def test_kills_worlds_and_an_absent_server_change_nothing(run, server, tmp_path):
+def test_kills_world_sizes_and_server_outage_do_not_change_the_run(run, server, tmp_path):
     finish(run("whole"))
     expected = samples(tmp_path / "whole.txt")
 
@@ -67,8 +69,8 @@ def test_kills_worlds_and_an_absent_server_change_nothing(run, server, tmp_path)
         process.communicate()
     finish(run("killed"))
 
-    for world, last in ((2, 4), (1, 6), (2, STEPS)):
-        finish(run("worlds", world=world, last=last))
+    for world_size, last in ((2, 4), (1, 6), (2, STEPS)):
+        finish(run("worlds", world_size=world_size, last=last))
 
     shutil.rmtree(tmp_path / "cache")
     process = run("alone")
@@ -82,12 +84,12 @@ def test_kills_worlds_and_an_absent_server_change_nothing(run, server, tmp_path)
 
     batch = 2
     count = 1 + max(position for _, position in expected)
-    taken = {divmod(place, count) for place in range(STEPS * batch)}
+    taken = {divmod(key, count) for key in range(STEPS * batch)}
     for name in ("killed", "worlds", "alone"):
         assert [line["step"] for line in read_journal(tmp_path / name)] == list(range(1, STEPS + 1))
         seen = samples(tmp_path / f"{name}.txt")
-        assert {place: seen[place] for place in taken} == {place: expected[place] for place in taken}
+        assert {key: seen[key] for key in taken} == {key: expected[key] for key in taken}
     for name in ("killed", "alone"):
         whole, other = ((tmp_path / run / "weights.safetensors").read_bytes() for run in ("whole", name))
         assert other == whole
-    assert len({expected[place] for place in taken if place[0] == 0}) == min(count, STEPS * batch)
+    assert len({expected[key] for key in taken if key[0] == 0}) == min(count, STEPS * batch)

@@ -1,4 +1,4 @@
-"""Footage and settings for small runs."""
+"""Videos and settings for small runs."""
 
 from small_runs import config, tiny, videos
 

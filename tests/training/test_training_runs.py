@@ -1,4 +1,4 @@
-"""Whole runs: they learn, they can be killed anywhere, and they end with the same weights."""
+"""Whole runs: they train, can be killed anywhere, and give the same weights when resumed."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ import time
 import pytest
 import torch
 
-from kills import timeless
+from kills import without_times
 from timecycle.config import preset_names, train_config
 from timecycle.errors import OutputError, SettingsError, VideoError
 from timecycle.model.registry import load_encoder
@@ -22,7 +22,7 @@ from timecycle.training import checkpoint, trainer
 from timecycle.training.journal import read_journal
 from timecycle.training.record import read_settings
 from timecycle.training.state import State
-from timecycle.training.trainer import Trained, train
+from timecycle.training.trainer import TrainingResult, train
 
 
 def weights(folder):
@@ -31,7 +31,7 @@ def weights(folder):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Runs that nobody interrupted, by objective."""
+    """Undisturbed runs, by objective."""
     done = {}
 
     def run(videos, config):
@@ -43,14 +43,14 @@ def whole(tmp_path_factory):
     return run
 
 
-def test_a_run_leaves_weights_that_carry_labels_a_journal_and_pictures(videos, config, whole):
+def test_run_writes_usable_weights_a_journal_and_pictures(videos, config, whole):
     done = whole(videos, config)
-    assert isinstance(done, Trained)
+    assert isinstance(done, TrainingResult)
     encoder = load_encoder(str(done.weights))
     assert encoder.encode(torch.zeros(64, 64, 3, dtype=torch.uint8).numpy()).cells.shape == (8, 8, 256)
     journal = read_journal(done.folder)
     assert [line["step"] for line in journal] == [1, 2, 3, 4, 5, 6]
-    names = {"walks": {"walk", "still"}, "cycles": {"long", "skip", "inlier", "similarity"}}[config.objective]
+    names = {"walks": {"walk", "same_frame"}, "cycles": {"long", "skip", "inlier", "similarity"}}[config.objective]
     assert all({"total", "gradient_norm"} | names <= set(line) for line in journal)
     assert "held_out_warp_accuracy" in journal[3]
     assert (done.folder / "pictures" / "00000004.png").stat().st_size > 1000
@@ -61,21 +61,19 @@ def test_a_run_leaves_weights_that_carry_labels_a_journal_and_pictures(videos, c
 
 
 class Killed(BaseException):
-    """Stands for the end of the process at any point."""
+    """Stands for a kill of the process at any point."""
 
 
 @pytest.mark.parametrize("point", ["computing", "inside a save", "after a save"])
-def test_killed_anywhere_and_resumed_a_run_ends_with_the_same_bytes(
-    videos, config, whole, tmp_path, monkeypatch, point
-):
+def test_killed_and_resumed_run_gives_the_same_bytes(videos, config, whole, tmp_path, monkeypatch, point):
     calls = {"steps": 0, "saves": 0}
     advance, write = State.advance, checkpoint.atomic_write
 
-    def stop_while_computing(self, model, parts):
+    def stop_while_computing(self, model, micro_batches):
         calls["steps"] += 1
         if point == "computing" and calls["steps"] == 4:
             raise Killed
-        return advance(self, model, parts)
+        return advance(self, model, micro_batches)
 
     def stop_while_saving(path):
         calls["saves"] += 1
@@ -102,10 +100,10 @@ def test_killed_anywhere_and_resumed_a_run_ends_with_the_same_bytes(
     train(videos, tmp_path, config, resume=True)
     undisturbed = whole(videos, config).folder
     assert weights(tmp_path) == weights(undisturbed)
-    assert timeless(tmp_path) == timeless(undisturbed)
+    assert without_times(tmp_path) == without_times(undisturbed)
 
 
-def test_a_damaged_checkpoint_is_passed_over(videos, config, whole, tmp_path, monkeypatch, caplog):
+def test_damaged_checkpoint_is_skipped(videos, config, whole, tmp_path, monkeypatch, caplog):
     with monkeypatch.context() as patched:
         patched.setattr(trainer._Run, "_finish", lambda self, before: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
@@ -119,28 +117,28 @@ def test_a_damaged_checkpoint_is_passed_over(videos, config, whole, tmp_path, mo
 
 @pytest.mark.parametrize(
     "change",
-    [{"average": None}, {"learner": {}}, {"optimizer": {}}, {"step": "two"}, {"step": -1}, {"skipped": None}],
+    [{"ema": None}, {"learner": {}}, {"optimizer": {}}, {"step": "two"}, {"step": -1}, {"skipped": None}],
     ids=lambda change: next(iter(change)),
 )
-def test_a_checkpoint_with_another_content_is_refused(videos, config, whole, change):
-    """With a checksum that is right: torch then raised whatever it met first."""
+def test_checkpoint_with_other_content_is_refused(videos, config, whole, change):
+    """The checksum is right: torch itself raises nearly anything."""
     saved = checkpoint.load_newest(whole(videos, config).folder / "checkpoints")
     settings = dataclasses.replace(config, precision=saved["config"]["precision"])
     state = State.fresh(random_resnet(config.encoder, seed=0), settings)
-    with pytest.raises(OutputError, match=r"the checkpoint is not of this run: .*; start anew"):
+    with pytest.raises(OutputError, match=r"the checkpoint does not fit this run: .*; start a new run"):
         state.restore(saved | change)
     with pytest.raises(OutputError, match="other settings"):
         state.restore({})
 
 
-def test_a_checkpoint_that_begins_with_something_else_is_passed_over(tmp_path):
+def test_checkpoint_with_a_strange_head_is_skipped(tmp_path):
     for head in ("[1]", "[" * 100_000, '{"bytes": {}}'):
         (tmp_path / "step-00000001.ckpt").write_text(f"{head}\n")
         with pytest.raises(OutputError, match=r"no checkpoint in .* can be read"):
             checkpoint.load_newest(tmp_path)
 
 
-def test_strange_lines_of_a_journal_are_left_out(tmp_path):
+def test_strange_lines_of_a_journal_are_skipped(tmp_path):
     lines = [
         b'{"step": 1, "total": 2.0}',
         b"\xff\xfe",
@@ -155,10 +153,29 @@ def test_strange_lines_of_a_journal_are_left_out(tmp_path):
 
 
 @pytest.mark.parametrize("record", ['{"config": [], "from_sha256": null}', "[" * 100_000, "[]", "1"])
-def test_a_strange_record_of_a_run_is_refused(tmp_path, record):
+def test_strange_record_of_a_run_is_refused(tmp_path, record):
     (tmp_path / "train.json").write_text(record)
-    with pytest.raises(OutputError, match="holds no run to go on with"):
+    with pytest.raises(OutputError, match="holds no run to resume"):
         read_settings(tmp_path)
+
+
+def test_run_and_checkpoint_of_another_version_are_refused(videos, config, tmp_path):
+    train(videos, tmp_path, dataclasses.replace(config, steps=1))
+    record, checkpoints = tmp_path / "train.json", tmp_path / "checkpoints"
+    fields = json.loads(record.read_text())
+    (path,) = checkpoints.iterdir()
+    head, _, content = path.read_bytes().partition(b"\n")
+    for version in (None, 0, 2):
+        other = {} if version is None else {"timecycle_training": version}
+        record.write_text(json.dumps({name: fields[name] for name in fields if name != "timecycle_training"} | other))
+        with pytest.raises(OutputError, match=r"the run in .* is of another version of timecycle; train again"):
+            train(videos, tmp_path, config, resume=True)
+        about = json.loads(head)
+        del about["timecycle_checkpoint"]
+        other = {} if version is None else {"timecycle_checkpoint": version}
+        path.write_bytes(json.dumps(about | other).encode() + b"\n" + content)
+        with pytest.raises(OutputError, match=r"the checkpoint .* is of another version of timecycle; train again"):
+            checkpoint.load_newest(checkpoints)
 
 
 def test_two_checkpoints_are_kept(videos, config, whole):
@@ -166,36 +183,36 @@ def test_two_checkpoints_are_kept(videos, config, whole):
     assert kept == ["step-00000004.ckpt", "step-00000006.ckpt"]
 
 
-def test_the_number_of_workers_changes_nothing(videos, config, whole, tmp_path):
+def test_number_of_workers_does_not_change_the_weights(videos, config, whole, tmp_path):
     train(videos, tmp_path / "none", dataclasses.replace(config, workers=0))
     train(videos, tmp_path / "three", dataclasses.replace(config, workers=3))
     assert weights(tmp_path / "none") == weights(tmp_path / "three") == weights(whole(videos, config).folder)
 
 
-def test_a_batch_in_parts_learns_from_the_same_clips(videos, config, tmp_path):
+def test_batch_in_micro_batches_trains(videos, config, tmp_path):
     done = train(videos, tmp_path, dataclasses.replace(config, accumulate=2, steps=2))
     assert done.weights is not None
 
 
-def test_weights_to_start_from_are_judged_before_and_after(videos, config, whole, tmp_path):
+def test_initial_weights_are_scored_before_and_after(videos, config, whole, tmp_path):
     start = load_weights(whole(videos, config).weights)
     done = train(videos, tmp_path, dataclasses.replace(config, steps=2), start=start)
     assert done.before is not None
     assert done.after is not None
 
 
-def test_the_card_tells_the_settings_of_the_model_that_was_trained(videos, config, tmp_path):
-    asked = ResNetConfig(architecture="resnet50", padding="zeros")
+def test_card_has_the_settings_of_the_trained_model(videos, config, tmp_path):
+    request = ResNetConfig(architecture="resnet50", padding="zeros")
     start = random_resnet(ResNetConfig(padding="reflect", head_channels=32), seed=1)
     old = hash_state(start.state_dict())
-    done = train(videos, tmp_path, dataclasses.replace(config, encoder=asked, steps=1), start=start)
+    done = train(videos, tmp_path, dataclasses.replace(config, encoder=request, steps=1), start=start)
     assert read_card(done.weights).encoder == start.config
     assert load_weights(done.weights).config == start.config
     assert trainer.read_settings(tmp_path)["encoder"] == dataclasses.asdict(start.config)
-    assert hash_state(start.state_dict()) == old, "the model that was given is left as it was"
+    assert hash_state(start.state_dict()) == old, "the given model is not changed"
 
 
-def test_a_run_from_weights_is_resumed_without_them(videos, config, tmp_path, monkeypatch):
+def test_run_from_weights_is_resumed_without_them(videos, config, tmp_path, monkeypatch):
     start = random_resnet(config.encoder, seed=1)
     train(videos, tmp_path / "whole", config, start=start)
     stop_after(monkeypatch, 3)
@@ -210,19 +227,19 @@ def test_a_run_from_weights_is_resumed_without_them(videos, config, tmp_path, mo
 
 
 def stop_after(monkeypatch, steps):
-    """Let a run end before its next step."""
+    """Kill a run before the step after `steps`."""
     advance = State.advance
 
-    def stopping(self, model, parts):
+    def stopping(self, model, micro_batches):
         if self.step == steps:
             raise Killed
-        return advance(self, model, parts)
+        return advance(self, model, micro_batches)
 
     monkeypatch.setattr(State, "advance", stopping)
 
 
-def test_a_folder_that_grew_does_not_change_a_run_that_is_resumed(videos, config, whole, tmp_path, monkeypatch):
-    corpus, worries = tmp_path / "corpus", []
+def test_new_videos_do_not_change_a_resumed_run(videos, config, whole, tmp_path, monkeypatch):
+    corpus, warnings = tmp_path / "corpus", []
     shutil.copytree(videos, corpus)
     stop_after(monkeypatch, 3)
     with pytest.raises(Killed):
@@ -231,51 +248,51 @@ def test_a_folder_that_grew_does_not_change_a_run_that_is_resumed(videos, config
     index = (tmp_path / "run" / "index.jsonl").read_bytes()
     for name in ("a_new_one.mp4", "world3b.mp4", "zebra.mp4"):
         shutil.copy(videos / "world0.mp4", corpus / name)
-    (corpus / "torn.mp4").write_bytes(b"not a film")
-    train(corpus, tmp_path / "run", config, resume=True, watch=trainer.Watch(worry=worries.append))
+    (corpus / "torn.mp4").write_bytes(b"not a video")
+    train(corpus, tmp_path / "run", config, resume=True, callbacks=trainer.Callbacks(warning=warnings.append))
     assert (tmp_path / "run" / "index.jsonl").read_bytes() == index
-    assert "4 videos came after the run began" in worries[0]
+    assert "4 videos added after the run began" in warnings[0]
     undisturbed = whole(videos, config).folder
     assert weights(tmp_path / "run") == weights(undisturbed)
-    assert timeless(tmp_path / "run") == timeless(undisturbed)
+    assert without_times(tmp_path / "run") == without_times(undisturbed)
 
 
-def test_videos_that_changed_or_vanished_are_named_when_a_run_is_resumed(videos, config, tmp_path, monkeypatch):
-    corpus, worries = tmp_path / "corpus", []
+def test_changed_and_removed_videos_are_named_when_a_run_is_resumed(videos, config, tmp_path, monkeypatch):
+    corpus, warnings = tmp_path / "corpus", []
     shutil.copytree(videos, corpus)
     stop_after(monkeypatch, 1)
     with pytest.raises(Killed):
         train(corpus, tmp_path / "run", config)
     monkeypatch.undo()
     (corpus / "world5.mp4").unlink()
-    train(corpus, tmp_path / "run", config, resume=True, watch=trainer.Watch(worry=worries.append))
-    assert "1 video changed or vanished since the run began, for example world5.mp4" in worries[0]
+    train(corpus, tmp_path / "run", config, resume=True, callbacks=trainer.Callbacks(warning=warnings.append))
+    assert "1 video changed or removed since the run began, for example world5.mp4" in warnings[0]
 
 
 @pytest.mark.parametrize(("native", "picked"), [(True, "bf16"), (False, "fp32")])
-def test_auto_is_bf16_only_where_the_processor_multiplies_it_and_a_run_keeps_its_choice(
+def test_auto_precision_is_bf16_only_if_native_and_a_run_keeps_its_choice(
     videos, config, tmp_path, monkeypatch, native, picked
 ):
     config = dataclasses.replace(config, precision="auto", steps=2)
-    monkeypatch.setattr("timecycle.training.settings.multiplies_bf16", lambda: native)
+    monkeypatch.setattr("timecycle.training.settings.supports_bf16", lambda: native)
     train(videos, tmp_path / "auto", config)
     assert trainer.read_settings(tmp_path / "auto")["precision"] == picked
-    train(videos, tmp_path / "said", dataclasses.replace(config, precision=picked))
-    assert weights(tmp_path / "auto") == weights(tmp_path / "said")
-    monkeypatch.setattr("timecycle.training.settings.multiplies_bf16", lambda: not native)
+    train(videos, tmp_path / "given", dataclasses.replace(config, precision=picked))
+    assert weights(tmp_path / "auto") == weights(tmp_path / "given")
+    monkeypatch.setattr("timecycle.training.settings.supports_bf16", lambda: not native)
     (tmp_path / "auto" / "weights.safetensors").unlink()
     for path in (tmp_path / "auto" / "checkpoints").iterdir():
         path.unlink()
     train(videos, tmp_path / "auto", config, resume=True)  # perhaps on another machine
-    assert weights(tmp_path / "auto") == weights(tmp_path / "said")
+    assert weights(tmp_path / "auto") == weights(tmp_path / "given")
 
 
 @pytest.mark.parametrize("name", preset_names("train"))
-def test_no_preset_asks_for_a_precision_that_the_processor_may_only_emulate(name):
+def test_no_preset_sets_a_precision_that_may_be_emulated(name):
     assert train_config(name).precision in ("auto", "fp32")
 
 
-def test_a_run_that_failed_before_it_saved_does_not_block_its_folder(videos, config, whole, tmp_path, monkeypatch):
+def test_run_that_failed_before_saving_does_not_block_its_folder(videos, config, whole, tmp_path, monkeypatch):
     stop_after(monkeypatch, 1)
     with pytest.raises(Killed):
         train(videos, tmp_path, dataclasses.replace(config, seed=4))
@@ -284,7 +301,7 @@ def test_a_run_that_failed_before_it_saved_does_not_block_its_folder(videos, con
     assert weights(tmp_path) == weights(whole(videos, config).folder)
 
 
-def test_nothing_is_removed_for_videos_that_are_not_there(videos, config, tmp_path):
+def test_missing_videos_leave_an_earlier_run_untouched(videos, config, tmp_path):
     train(videos, tmp_path / "run", dataclasses.replace(config, steps=1))
     before = weights(tmp_path / "run")
     with pytest.raises(VideoError, match="there is no folder or video"):
@@ -293,23 +310,23 @@ def test_nothing_is_removed_for_videos_that_are_not_there(videos, config, tmp_pa
     assert train(videos, tmp_path / "run", dataclasses.replace(config, steps=1), resume=True).steps == 1
 
 
-def test_a_used_folder_is_refused_and_so_are_other_settings(videos, config, whole):
+def test_used_folder_and_other_settings_are_refused(videos, config, whole):
     folder = whole(videos, config).folder
-    with pytest.raises(OutputError, match="holds a run already; pass --resume"):
+    with pytest.raises(OutputError, match="already holds a run; pass --resume"):
         train(videos, folder, config)
     with pytest.raises(OutputError, match="was started with another config"):
         train(videos, folder, dataclasses.replace(config, seed=5), resume=True)
-    with pytest.raises(OutputError, match="holds no run to go on with"):
+    with pytest.raises(OutputError, match="holds no run to resume"):
         train(videos, folder / "empty", config, resume=True)
 
 
 def test_steps_without_a_finite_gradient_are_skipped_and_then_refused(videos, config, tmp_path, monkeypatch):
     forward = trainer.State.advance
 
-    def poisoned(self, model, parts):
+    def poisoned(self, model, micro_batches):
         for parameter in self.learner.parameters():
             parameter.data.fill_(float("nan"))
-        return forward(self, model, parts)
+        return forward(self, model, micro_batches)
 
     monkeypatch.setattr(State, "advance", poisoned)
     with pytest.raises(SettingsError, match=r"gradients of 20 steps in a row, up to 20, were not finite; lower optim"):
@@ -328,7 +345,7 @@ print("weights", done.weights, "steps", done.steps, flush=True)
 """
 
 
-def test_asked_to_end_a_run_saves_and_leaves(videos, tiny, tmp_path):
+def test_sigterm_saves_and_stops_the_run(videos, tiny, tmp_path):
     words = [
         sys.executable,
         "-c",
@@ -342,8 +359,8 @@ def test_asked_to_end_a_run_saves_and_leaves(videos, tiny, tmp_path):
         while not list(tmp_path.glob("checkpoints/*.ckpt")) and time.monotonic() < deadline:
             time.sleep(0.2)
         run.send_signal(signal.SIGTERM)
-        said, _ = run.communicate(timeout=30)
+        output, _ = run.communicate(timeout=30)
     assert run.returncode == 0
-    steps = int(said.split()[-1])
-    assert "weights None" in said
+    steps = int(output.split()[-1])
+    assert "weights None" in output
     assert (tmp_path / "checkpoints" / f"step-{steps:08d}.ckpt").exists()

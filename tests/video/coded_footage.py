@@ -1,4 +1,4 @@
-"""Footage whose every frame says its own index, in bars that survive lossy compression."""
+"""Footage with the index of every frame coded in bars that survive lossy compression."""
 
 import struct
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ SECOND = Fraction(1, 24)
 
 
 def coded_image(index: int, *, height: int = 48, width: int = 64) -> np.ndarray:
-    """The index in black and white bars above, a moving texture below."""
+    """Return an image with its index in black and white bars above and a moving texture below."""
     columns = np.arange(width) * BITS // width
     bars = np.where((index >> columns) & 1, 230, 20)
     y, x = np.mgrid[:height, :width]
@@ -23,7 +23,7 @@ def coded_image(index: int, *, height: int = 48, width: int = 64) -> np.ndarray:
 
 
 def code_of(image: np.ndarray) -> int:
-    """The index written in an upright coded image."""
+    """Return the index coded in an upright image."""
     height, width, _ = image.shape
     bars = image[: height // 2].mean(axis=(0, 2))
     columns = np.arange(width) * BITS // width
@@ -45,7 +45,7 @@ def write_footage(
     width: int = 64,
     format: str | None = None,
 ) -> Path:
-    """`path`, now holding `count` coded frames."""
+    """Write `count` coded frames to `path` and return it."""
     muxing = {"movflags": movflags} if movflags else {}
     with av.open(str(path), "w", format=format, container_options=muxing) as container:
         stream = container.add_stream(codec, rate=24, options=options or {})
@@ -70,11 +70,11 @@ def set_display_matrix(path: Path, matrix: Sequence[int]) -> None:
 
 
 def set_edit(path: Path, *, skip: int, last: int) -> None:
-    """Write an edit list into an MP4 of 24 frames a second that shows the frames `skip` to before `last`."""
+    """Write an edit list into an MP4 of 24 frames per second that shows the frames `skip` to before `last`."""
     data = bytearray(path.read_bytes())
     at = data.index(b"elst") + 4 + 8
     _, media_time = struct.unpack_from(">Ii", data, at)
     length = (last - skip) * 1000 // 24
     struct.pack_into(">Ii", data, at, length, media_time + skip * 512)
-    struct.pack_into(">I", data, data.index(b"tkhd") + 4 + 20, length)  # the track's header states the same
+    struct.pack_into(">I", data, data.index(b"tkhd") + 4 + 20, length)  # as in the track's header
     path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""What is wrong with a file is said in one line; a video is never silently shorter than it was."""
+"""A damaged file gives a one-line error; a video is never silently shorter than it was."""
 
 import contextlib
 import random
@@ -14,11 +14,11 @@ from PIL import Image
 
 from timecycle.errors import VideoError
 from timecycle.video import open_video
-from timecycle.video.whole_file import check_whole
+from timecycle.video.truncation import check_not_truncated
 
 VPX_FAST = {"deadline": "realtime", "cpu-used": "8"}
 
-# Containers that say how long they are.
+# Containers that declare their length.
 BOUNDED: dict[str, dict[str, object]] = {
     "fast.mp4": {"movflags": "faststart", "options": {"bf": "3"}},
     "slow.mp4": {},
@@ -32,44 +32,44 @@ BOUNDED: dict[str, dict[str, object]] = {
 
 
 def read_all(path: Path) -> int:
-    """The number of frames, all of them decoded."""
+    """Decode all frames and return their number."""
     with open_video(path) as video:
         assert len(list(video)) == len(video)
         return len(video)
 
 
 @pytest.fixture(scope="module", params=BOUNDED)
-def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("whole") / request.param
+def intact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("intact") / request.param
     return write_footage(path, **BOUNDED[request.param])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("share", [0.02, 0.3, 0.5, 0.9, 0.99, 0.999])
-def test_a_file_cut_short_is_refused_unless_no_frame_is_lost(whole: Path, tmp_path: Path, share: float) -> None:
-    data = whole.read_bytes()
-    cut = tmp_path / whole.name
-    cut.write_bytes(data[: int(len(data) * share)])
+@pytest.mark.parametrize("fraction", [0.02, 0.3, 0.5, 0.9, 0.99, 0.999])
+def test_a_truncated_file_is_refused_unless_no_frame_is_lost(intact: Path, tmp_path: Path, fraction: float) -> None:
+    data = intact.read_bytes()
+    cut = tmp_path / intact.name
+    cut.write_bytes(data[: int(len(data) * fraction)])
     with contextlib.suppress(VideoError):
         assert read_all(cut) == 30
 
 
-def test_how_much_is_missing_is_said(tmp_path: Path) -> None:
+def test_the_error_of_a_truncated_file_says_how_much_is_missing(tmp_path: Path) -> None:
     path = write_footage(tmp_path / "fast.mp4", movflags="faststart")
     data = path.read_bytes()
     path.write_bytes(data[:-100])
-    held, declared = len(data) - 100, len(data)
-    with pytest.raises(VideoError, match=f"cut short: {held} of {declared} bytes.*copy it again.*ffmpeg -i IN"):
+    actual, declared = len(data) - 100, len(data)
+    with pytest.raises(VideoError, match=f"cut short: {actual} of {declared} bytes.*copy it again.*ffmpeg -i IN"):
         open_video(path)
 
 
-def test_a_whole_file_with_padding_behind_it_is_read(whole: Path, tmp_path: Path) -> None:
-    padded = tmp_path / whole.name
-    padded.write_bytes(whole.read_bytes() + bytes(700))
+def test_padding_after_an_intact_file_is_ignored(intact: Path, tmp_path: Path) -> None:
+    padded = tmp_path / intact.name
+    padded.write_bytes(intact.read_bytes() + bytes(700))
     assert read_all(padded) == 30
 
 
 @pytest.mark.parametrize("slices", [1, 4])
-def test_a_stream_that_breaks_off_within_a_frame_is_refused(tmp_path: Path, slices: int) -> None:
+def test_a_stream_that_ends_within_a_frame_is_refused(tmp_path: Path, slices: int) -> None:
     options = {"crf": "4", "x264-params": f"slices={slices}:sliced-threads=0"}
     path = write_footage(tmp_path / "h264.ts", options=options, height=240, width=320)
     with av.open(str(path)) as container:
@@ -103,14 +103,14 @@ def test_a_stream_that_breaks_off_within_a_frame_is_refused(tmp_path: Path, slic
         (b"\x47 of something else", 0),
     ],
 )
-def test_the_declared_length_is_found(tmp_path: Path, head: bytes, declared: int) -> None:
+def test_the_declared_length_is_read(tmp_path: Path, head: bytes, declared: int) -> None:
     path = tmp_path / "head"
     path.write_bytes(head)
     if declared:
         with pytest.raises(VideoError, match=f"cut short: {len(head)} of {declared} bytes"):
-            check_whole(path)
+            check_not_truncated(path)
     else:
-        check_whole(path)
+        check_not_truncated(path)
 
 
 def test_damage_in_the_middle_is_reported(tmp_path: Path) -> None:
@@ -127,12 +127,12 @@ def test_damage_in_the_middle_is_reported(tmp_path: Path) -> None:
         read_all(path)
 
 
-def test_a_frame_the_decoder_leaves_out_is_a_loss(tmp_path: Path) -> None:
+def test_a_frame_that_the_decoder_skips_is_an_error(tmp_path: Path) -> None:
     path = write_footage(tmp_path / "gap.webm", "libvpx-vp9", options=VPX_FAST)
     data = bytearray(path.read_bytes())
     with av.open(str(path)) as container:
         packets = [bytes(packet) for packet in container.demux(video=0) if packet.size]
-    data[data.index(packets[12][:24])] &= 0b1111_1101  # VP9's bit that says a frame is shown
+    data[data.index(packets[12][:24])] &= 0b1111_1101  # the bit of VP9 that marks a visible frame
     path.write_bytes(data)
     with pytest.raises(VideoError, match="only 29 of its 30 frames can be decoded, not frame 12"):
         read_all(path)
@@ -140,10 +140,10 @@ def test_a_frame_the_decoder_leaves_out_is_a_loss(tmp_path: Path) -> None:
 
 def write_resized(path: Path) -> Path:
     """Two raw H.264 streams of different sizes, one after the other."""
-    parts = [
+    streams = [
         write_footage(path.with_name(f"{height}.h264"), count=5, height=height).read_bytes() for height in (48, 64)
     ]
-    path.write_bytes(b"".join(parts))
+    path.write_bytes(b"".join(streams))
     return path
 
 
@@ -153,7 +153,7 @@ def test_a_change_of_size_is_refused(tmp_path: Path) -> None:
         read_all(path)
 
 
-def test_the_pixel_cap_holds_inside_the_stream_too(tmp_path: Path) -> None:
+def test_the_pixel_limit_also_applies_inside_the_stream(tmp_path: Path) -> None:
     path = write_resized(tmp_path / "grows.h264")
     with pytest.raises(VideoError, match="cannot be decoded"):
         list(open_video(path, max_pixels=64 * 50))
@@ -182,7 +182,7 @@ def write_sound(path: Path) -> None:
         ("text.mp4", lambda path: path.write_text("hello\n" * 99), "cannot be decoded: .*; if it is a video"),
         ("text.txt", lambda path: path.write_text("hello\n" * 99), "cannot be decoded"),
         ("noise.webm", lambda path: path.write_bytes(random.Random(0).randbytes(9999)), "cannot be decoded"),
-        ("sound.mp4", write_sound, "has no video stream .*; pass a file with pictures"),
+        ("sound.mp4", write_sound, "has no video stream .*; pass a file that contains video"),
         (
             "list.m3u8",
             lambda path: path.write_text("#EXTM3U\n#EXTINF:1,\n/etc/passwd\n"),
@@ -197,13 +197,15 @@ def write_sound(path: Path) -> None:
         ("empty.jpg", lambda path: path.write_bytes(b""), "cannot be read as an image"),
     ],
 )
-def test_what_is_no_video_is_said(tmp_path: Path, name: str, make: Callable[[Path], object], message: str) -> None:
+def test_a_file_that_is_no_video_is_an_error(
+    tmp_path: Path, name: str, make: Callable[[Path], object], message: str
+) -> None:
     make(tmp_path / name)
     with pytest.raises(VideoError, match=message):
         open_video(tmp_path / name)
 
 
-def test_a_file_that_vanishes_is_an_error(tmp_path: Path) -> None:
+def test_a_file_removed_after_opening_is_an_error(tmp_path: Path) -> None:
     path = write_footage(tmp_path / "gone.mp4", count=2)
     video = open_video(path)
     path.unlink()
@@ -213,7 +215,7 @@ def test_a_file_that_vanishes_is_an_error(tmp_path: Path) -> None:
         list(video)
 
 
-def test_a_file_that_may_not_be_read_is_an_error(tmp_path: Path) -> None:
+def test_a_file_without_read_permission_is_an_error(tmp_path: Path) -> None:
     path = write_footage(tmp_path / "locked.mp4", count=2)
     path.chmod(0)
     try:
@@ -252,7 +254,7 @@ TINY: dict[str, Callable[[Path], Path]] = {
 
 @pytest.mark.parametrize("name", TINY)
 def test_mutated_files_give_frames_or_a_video_error(tmp_path: Path, name: str) -> None:
-    """Forty mutants each; they favour the head, where the structure is."""
+    """Try forty mutants of each file, mostly with changes in the header."""
     original = TINY[name](tmp_path / name)
     assert read_all(original) > 0
     data = original.read_bytes()

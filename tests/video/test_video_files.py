@@ -1,4 +1,4 @@
-"""Laws of reading files: frame i is frame i, whichever way it is asked for."""
+"""Reading video files: frame i is the same frame however it is read."""
 
 import gc
 import os
@@ -19,7 +19,7 @@ from timecycle.video.frame_table import FrameTable
 X265_SILENT = {"x265-params": "log-level=none"}
 VPX_FAST = {"deadline": "realtime", "cpu-used": "8"}
 
-# name of the file: what it is made with
+# file name: how it is written
 KINDS: dict[str, dict[str, object]] = {
     "b_frames.mp4": {"options": {"bf": "3", "x264-params": "b-pyramid=normal"}},
     "large.mp4": {"options": {"bf": "3", "preset": "ultrafast"}, "height": 720, "width": 1280, "count": 15},
@@ -55,7 +55,7 @@ KINDS: dict[str, dict[str, object]] = {
 
 @pytest.fixture(scope="module", params=KINDS)
 def footage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
-    """A coded file of every kind, and its number of frames."""
+    """A file of every kind with coded frames, and its number of frames."""
     recipe = dict(KINDS[request.param])
     path = tmp_path_factory.mktemp("footage") / request.param
     return write_footage(path, **recipe), int(recipe.get("count", 30))  # type: ignore[arg-type, call-overload]
@@ -70,8 +70,8 @@ def codes(frames: list[Frame]) -> list[int]:
     return [code_of(frame.image) for frame in frames]
 
 
-def assert_equal_by_any_way(video: Video) -> None:
-    """Random access and reading backwards give the pixels and times of reading in order."""
+def assert_consistent(video: Video) -> None:
+    """Check that random access and reading backwards give the pixels and times of reading in order."""
     in_order = list(video)
     assert [frame.index for frame in in_order] == list(range(len(video)))
     shuffled = random.Random(0).sample(range(len(video)), len(video))
@@ -85,7 +85,7 @@ def assert_equal_by_any_way(video: Video) -> None:
         assert np.array_equal(frame.image, expected.image)
 
 
-def test_frame_i_is_frame_i(footage: tuple[Path, int]) -> None:
+def test_frames_are_indexed_in_the_order_they_were_written(footage: tuple[Path, int]) -> None:
     path, count = footage
     with open_video(path) as video:
         assert len(video) == count
@@ -97,12 +97,12 @@ def test_frame_i_is_frame_i(footage: tuple[Path, int]) -> None:
         assert frames[0].image.shape == (video.size.height_px, video.size.width_px, 3)
 
 
-def test_every_way_of_reading_gives_the_same(footage: tuple[Path, int]) -> None:
+def test_random_access_and_reading_backwards_agree_with_reading_in_order(footage: tuple[Path, int]) -> None:
     with open_video(footage[0]) as video:
-        assert_equal_by_any_way(video)
+        assert_consistent(video)
 
 
-def test_any_range_can_be_read(b_frames: Path) -> None:
+def test_a_range_of_frames_is_read(b_frames: Path) -> None:
     video = open_video(b_frames)
     assert codes(list(video.frames(7, 23))) == list(range(7, 23))
     assert codes(list(video.frames(29))) == [29]
@@ -117,21 +117,21 @@ def test_uneven_times_are_kept(tmp_path: Path) -> None:
     assert [(time - video.pts[0]) * video.time_base * 600 for time in video.pts] == pts
     assert codes(list(video)) == list(range(10))
     assert video[4].time_seconds == pytest.approx(20 / 600)
-    assert_equal_by_any_way(video)
+    assert_consistent(video)
 
 
-def test_times_are_those_of_the_container(tmp_path: Path) -> None:
+def test_times_are_the_times_of_the_container(tmp_path: Path) -> None:
     video = open_video(write_footage(tmp_path / "transport.ts", pts=range(48, 78)))
     assert video[0].time_seconds > 1.9
     assert video[24].time_seconds - video[0].time_seconds == pytest.approx(1)
 
 
-def test_an_edit_list_decides_what_is_shown(b_frames: Path) -> None:
+def test_an_edit_list_selects_the_frames(b_frames: Path) -> None:
     set_edit(b_frames, skip=4, last=25)
     video = open_video(b_frames)
     assert codes(list(video)) == list(range(4, 4 + len(video)))
-    assert 20 <= len(video) <= 22  # the end of an edit is rounded to a thousandth of a second
-    assert_equal_by_any_way(video)
+    assert 20 <= len(video) <= 22  # the end of an edit is rounded to milliseconds
+    assert_consistent(video)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_frames_are_upright(b_frames: Path, matrix: tuple[int, ...], restore: ob
 
 
 @pytest.mark.parametrize(("matrix", "name"), [(1, "BT.709"), (5, "BT.601")])
-def test_tagged_colours_are_kept(tmp_path: Path, matrix: int, name: str) -> None:
+def test_colours_follow_the_tags_of_the_stream(tmp_path: Path, matrix: int, name: str) -> None:
     path, red = tmp_path / "colour.mp4", (200, 30, 40)
     with av.open(str(path), "w") as container:
         stream = container.add_stream("libx264", rate=24, options={"crf": "1"})
@@ -170,21 +170,21 @@ def test_tagged_colours_are_kept(tmp_path: Path, matrix: int, name: str) -> None
     assert np.abs(open_video(path)[0].image.reshape(-1, 3).mean(axis=0) - red).max() < 4, name
 
 
-def test_hidden_vp8_packets_are_no_frames(tmp_path: Path) -> None:
+def test_hidden_vp8_packets_are_not_frames(tmp_path: Path) -> None:
     path = write_footage(tmp_path / "vp8.webm", "libvpx", options=VPX_FAST)
     data = bytearray(path.read_bytes())
     with av.open(str(path)) as container:
         packets = [bytes(packet) for packet in container.demux(video=0) if packet.size]
-    data[data.index(packets[12][:24])] &= 0b1110_1111  # the bit that says a frame is shown
+    data[data.index(packets[12][:24])] &= 0b1110_1111  # the bit that marks a visible frame
     path.write_bytes(data)
     video = open_video(path)
     assert len(video) == 29
     assert codes(list(video)) == [*range(12), *range(13, 30)]
-    assert_equal_by_any_way(video)
+    assert_consistent(video)
 
 
 @pytest.mark.parametrize("wrong", [-1, 1], ids=["a frame too few", "a frame too many at the start"])
-def test_a_wrong_table_is_corrected(b_frames: Path, monkeypatch: pytest.MonkeyPatch, wrong: int) -> None:
+def test_a_wrong_frame_table_is_corrected(b_frames: Path, monkeypatch: pytest.MonkeyPatch, wrong: int) -> None:
     from_packets = FrameTable.from_packets
 
     def wrong_table(decoder: Decoder) -> FrameTable:
@@ -192,14 +192,14 @@ def test_a_wrong_table_is_corrected(b_frames: Path, monkeypatch: pytest.MonkeyPa
         assert table is not None
         stamps = table.stamps[:-1] if wrong < 0 else [-512, *table.stamps]
         keyframes = table.keyframes if wrong < 0 else [index + 1 for index in table.keyframes]
-        return FrameTable(stamps, keyframes, even_step=1, certain=False)
+        return FrameTable(stamps, keyframes, frame_duration=1, certain=False)
 
     monkeypatch.setattr(FrameTable, "from_packets", wrong_table)
     video = open_video(b_frames)
     assert len(video) == 30 + wrong
     assert codes(list(video)) == list(range(30))
     assert len(video) == 30
-    assert code_of(open_video(b_frames)[20].image) in {19, 20}  # no fault seen from a keyframe on
+    assert code_of(open_video(b_frames)[20].image) in {19, 20}  # decoding from a keyframe does not reveal the error
     assert code_of(video[20].image) == 20
 
 
@@ -214,42 +214,42 @@ def test_a_recording_may_begin_between_keyframes(tmp_path: Path, b_frames: Path)
     frames = list(video)
     assert len(frames) == len(video)
     assert codes(frames) == list(range(30 - len(frames), 30))
-    assert_equal_by_any_way(video)
+    assert_consistent(video)
 
 
-def test_shared_and_falling_stamps_still_give_rising_times() -> None:
-    table = FrameTable([0, 5, 5, 4, 9], [0, 2], even_step=3, certain=True)
+def test_times_increase_even_if_stamps_repeat_or_decrease() -> None:
+    table = FrameTable([0, 5, 5, 4, 9], [0, 2], frame_duration=3, certain=True)
     assert table.pts == [0, 5, 6, 7, 9]
     assert table.index_of_keyframe == {0: 0}
-    assert list(FrameTable([None, None, None], [0], even_step=3, certain=True).pts) == [0, 3, 6]
+    assert list(FrameTable([None, None, None], [0], frame_duration=3, certain=True).pts) == [0, 3, 6]
 
 
-def test_backwards_holds_a_bounded_block(b_frames: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_backwards_keeps_a_bounded_block(b_frames: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     video = open_video(b_frames)
     monkeypatch.setattr(source, "BACKWARDS_BLOCK_BYTES", 4 * video.size.pixels * 3)
     blocks = []
     frames = video.frames
 
-    def watched(start: int = 0, stop: int | None = None) -> object:
+    def recorded(start: int = 0, stop: int | None = None) -> object:
         blocks.append((stop or 0) - start)
         return frames(start, stop)
 
-    monkeypatch.setattr(video, "frames", watched)
+    monkeypatch.setattr(video, "frames", recorded)
     assert codes(list(video.backwards())) == list(range(29, -1, -1))
     assert max(blocks) == 4
 
 
-def test_a_block_backwards_starts_at_a_keyframe(b_frames: Path) -> None:
+def test_a_block_read_backwards_starts_at_a_keyframe(b_frames: Path) -> None:
     video = open_video(b_frames)
     assert video._block_start(3, 28) == 10
     assert video._block_start(13, 18) == 13
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs a /proc to count open files")
-def test_open_files_stay_constant(b_frames: Path) -> None:
+def test_the_number_of_open_files_stays_constant(b_frames: Path) -> None:
     video = open_video(b_frames)
     _ = video[0]
-    gc.collect()  # what failed tests left open must not close while counting
+    gc.collect()  # files that failed tests left open must not close while counting
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
     for index in random.Random(1).choices(range(30), k=150):
         _ = video[index]
@@ -260,14 +260,14 @@ def test_open_files_stay_constant(b_frames: Path) -> None:
     assert code_of(video[3].image) == 3  # a closed video opens again
 
 
-def test_two_readings_do_not_disturb_each_other(b_frames: Path) -> None:
+def test_concurrent_iterations_are_independent(b_frames: Path) -> None:
     video = open_video(b_frames)
     for one, other in zip(video, video, strict=True):
         assert code_of(video[-1].image) == 29
         assert np.array_equal(one.image, other.image)
 
 
-def test_the_fingerprint_follows_the_content(b_frames: Path, tmp_path: Path) -> None:
+def test_the_fingerprint_depends_on_the_content_only(b_frames: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy.mp4"
     copy.write_bytes(b_frames.read_bytes())
     assert open_video(copy).fingerprint() == open_video(b_frames).fingerprint()
@@ -275,14 +275,14 @@ def test_the_fingerprint_follows_the_content(b_frames: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("index", [30, -31])
-def test_an_index_outside_is_refused(b_frames: Path, index: int) -> None:
+def test_an_index_out_of_range_is_refused(b_frames: Path, index: int) -> None:
     with pytest.raises(VideoError, match=rf"has no frame {index}: it has 30 frames; .* 0 to 29"):
         _ = open_video(b_frames)[index]
 
 
 @pytest.mark.parametrize(("start", "stop"), [(-1, 4), (5, 4), (0, 31)])
-def test_a_range_outside_is_refused_at_once(b_frames: Path, start: int, stop: int) -> None:
+def test_a_range_out_of_bounds_is_refused_before_reading(b_frames: Path, start: int, stop: int) -> None:
     with pytest.raises(VideoError, match=f"no frames from {start} to {stop}"):
         open_video(b_frames).frames(start, stop)
-    with pytest.raises(VideoError, match="no frame 30 to go back from"):
+    with pytest.raises(VideoError, match="no frame 30 to start from"):
         open_video(b_frames).backwards(30)

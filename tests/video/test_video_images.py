@@ -1,4 +1,4 @@
-"""Folders, patterns and single images; arrays; and the one door to all of them."""
+"""Videos from image folders, patterns, single images and arrays."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -15,7 +15,7 @@ from timecycle.video.images import _missing_frame
 
 
 def save(folder: Path, names: list[str], *, first: int = 0) -> Path:
-    """The folder, now holding coded images under these names."""
+    """Write coded images under these names to the folder and return it."""
     folder.mkdir(exist_ok=True)
     for index, name in enumerate(names, start=first):
         Image.fromarray(coded_image(index)).save(folder / name)
@@ -25,8 +25,8 @@ def save(folder: Path, names: list[str], *, first: int = 0) -> Path:
 @pytest.mark.parametrize("suffix", ["jpg", "jpeg", "png", "bmp", "tif", "tiff", "webp", "JPG"])
 def test_a_folder_is_read_in_natural_order(tmp_path: Path, suffix: str) -> None:
     folder = save(tmp_path / "frames", [f"frame{number}.{suffix}" for number in range(8, 12)])
-    (folder / "notes.txt").write_text("no frame")
-    (folder / ".hidden.png").write_text("no frame either")
+    (folder / "notes.txt").write_text("not a frame")
+    (folder / ".hidden.png").write_text("not a frame either")
     (folder / "inner.png").mkdir()
     video = open_video(folder, fps=12)
     assert [code_of(frame.image) for frame in video] == [0, 1, 2, 3]
@@ -35,7 +35,7 @@ def test_a_folder_is_read_in_natural_order(tmp_path: Path, suffix: str) -> None:
     assert video[-1].time_seconds == pytest.approx(3 / 12)
 
 
-def test_a_pattern_takes_the_files_as_they_are(tmp_path: Path) -> None:
+def test_a_pattern_may_have_gaps(tmp_path: Path) -> None:
     save(tmp_path, ["1.png", "2.png", "9.png", "10.png", "mask.jpg"])
     video = open_video(str(tmp_path / "*.png"))
     assert [code_of(frame.image) for frame in video] == [0, 1, 2, 3]
@@ -66,7 +66,7 @@ def test_an_image_is_a_video_of_one_frame(tmp_path: Path) -> None:
         (["1.jpg", "01.jpg", "4.jpg"], None),
     ],
 )
-def test_a_hole_in_a_numbered_series_is_found(names: list[str], missing: tuple[int, str] | None) -> None:
+def test_a_gap_in_a_numbered_series_is_found(names: list[str], missing: tuple[int, str] | None) -> None:
     assert _missing_frame(names) == missing
 
 
@@ -95,12 +95,12 @@ def test_images_of_different_size_are_refused_on_opening(tmp_path: Path) -> None
         open_video(folder)
 
 
-def test_an_image_cut_short_is_an_error(tmp_path: Path) -> None:
+def test_a_truncated_image_is_an_error(tmp_path: Path) -> None:
     folder = save(tmp_path / "frames", ["0.png", "1.png"])
     data = (folder / "1.png").read_bytes()
     (folder / "1.png").write_bytes(data[: len(data) // 2])
     video = open_video(folder)
-    with pytest.raises(VideoError, match=r"1\.png is damaged: it ends within its part at byte \d+; copy it again"):
+    with pytest.raises(VideoError, match=r"1\.png is damaged: its chunk at byte \d+ is incomplete; copy it again"):
         list(video)
 
 
@@ -161,28 +161,28 @@ def test_deep_grey_is_scaled_once_for_the_whole_video(tmp_path: Path, suffix: st
     assert np.array_equal(open_video(tmp_path)[1].image, half)
 
 
-def test_a_deep_grey_image_without_contrast_is_no_error(tmp_path: Path) -> None:
+def test_a_deep_grey_image_without_contrast_is_black(tmp_path: Path) -> None:
     Image.fromarray(np.full((4, 5), 7, np.uint16)).save(tmp_path / "flat.tif")
     Image.fromarray(np.full((4, 5), np.nan, np.float32)).save(tmp_path / "nothing.tif")
     assert (open_video(tmp_path / "flat.tif")[0].image == 0).all()
     assert (open_video(tmp_path / "nothing.tif")[0].image == 0).all()
 
 
-def test_mixed_depths_are_refused(tmp_path: Path) -> None:
+def test_mixed_bit_depths_are_refused(tmp_path: Path) -> None:
     Image.new("L", (5, 4)).save(tmp_path / "0.png")
     Image.fromarray(np.zeros((4, 5), np.uint16)).save(tmp_path / "1.png")
     with pytest.raises(VideoError, match=r"1\.png is grey with more than 8 bits but 0\.png is not; save all"):
         list(open_video(tmp_path))
 
 
-def test_a_stack_of_images_in_one_file_is_refused(tmp_path: Path) -> None:
+def test_a_file_with_several_images_is_refused(tmp_path: Path) -> None:
     pages = [Image.new("L", (5, 4), value) for value in range(3)]
     pages[0].save(tmp_path / "stack.tif", save_all=True, append_images=pages[1:])
     with pytest.raises(VideoError, match=r"stack\.tif holds 3 images, .*; write every image to a file of its own"):
         open_video(tmp_path / "stack.tif")
 
 
-def test_the_pixel_cap_comes_before_the_pixels(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+def test_the_pixel_limit_is_checked_before_decoding(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
     path = tmp_path / "large.png"
     Image.new("1", (12_000, 12_000)).save(path)
     with pytest.raises(VideoError, match=r"large\.png has more than 67108864 pixels; shrink .* raise max_pixels"):
@@ -190,13 +190,13 @@ def test_the_pixel_cap_comes_before_the_pixels(tmp_path: Path, recwarn: pytest.W
     assert not recwarn.list
 
 
-def test_what_pillow_itself_takes_for_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_above_the_limit_of_pillow_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
     with pytest.raises(VideoError, match="has more than"):
         open_video(save(tmp_path, ["0.png"]) / "0.png")
 
 
-def test_the_fingerprint_of_a_folder_follows_names_and_bytes(tmp_path: Path) -> None:
+def test_the_fingerprint_of_a_folder_depends_on_names_and_bytes(tmp_path: Path) -> None:
     one = save(tmp_path / "one", ["0.png", "1.png"])
     same = save(tmp_path / "same", ["0.png", "1.png"])
     renamed = save(tmp_path / "renamed", ["1.png", "2.png"])
@@ -216,7 +216,7 @@ def test_arrays_are_videos() -> None:
     assert open_video(stack[1:]).fingerprint() != open_video(stack).fingerprint()
 
 
-def test_drawing_on_a_frame_leaves_the_callers_array_alone() -> None:
+def test_changing_a_frame_does_not_change_the_callers_array() -> None:
     stack = np.zeros((2, 4, 4, 3), np.uint8)
     open_video(stack)[0].image[:] = 255
     assert not stack.any()
@@ -236,7 +236,7 @@ def test_drawing_on_a_frame_leaves_the_callers_array_alone() -> None:
         ),
     ],
 )
-def test_arrays_that_are_no_video_are_refused(array: np.ndarray, message: str) -> None:
+def test_invalid_arrays_are_refused(array: np.ndarray, message: str) -> None:
     with pytest.raises(VideoError, match=message):
         open_video(array)
 
@@ -248,12 +248,12 @@ def test_television_rates_are_exact() -> None:
 
 
 @pytest.mark.parametrize("fps", [0, -1, float("nan"), float("inf"), 1e-9])
-def test_a_rate_that_is_none_is_refused(fps: float) -> None:
+def test_an_invalid_frame_rate_is_refused(fps: float) -> None:
     with pytest.raises(VideoError, match="fps"):
         open_video(np.zeros((2, 4, 4), np.uint8), fps=fps)
 
 
-def test_a_file_with_times_takes_no_rate(tmp_path: Path) -> None:
+def test_a_frame_rate_is_refused_for_a_file_with_times(tmp_path: Path) -> None:
     path = write_footage(tmp_path / "timed.mp4", count=2)
     with pytest.raises(VideoError, match=r"fps=30 was given for .*timed\.mp4, which has its own times; leave"):
         open_video(path, fps=30)

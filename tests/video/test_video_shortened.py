@@ -1,4 +1,4 @@
-"""A damaged video is refused and not read as a shorter one, unless that is asked for; a whole one never is."""
+"""A damaged video is refused unless damage is allowed, and never read as a shorter one; intact videos are read."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -12,13 +12,13 @@ from coded_footage import code_of, write_footage
 
 from timecycle.errors import VideoError
 from timecycle.video import Video, decoder, open_video
-from timecycle.video.avi_file import has_sound_index
-from timecycle.video.ffmpeg_log import listening
+from timecycle.video.avi_file import index_matches_chunks
+from timecycle.video.ffmpeg_log import capture_messages
 from timecycle.video.matroska_file import walk_matroska
 from timecycle.video.mp4_file import walk_mp4
 
 VPX_FAST = {"deadline": "realtime", "cpu-used": "8"}
-FRAMES = 24  # of every video in `damaged`
+FRAMES = 24  # of every video in the folder `damaged`
 STRUCTURED = ("h264.mp4", "h264fast.mov", "h264frag.mp4", "h264.mkv", "vp9.webm", "mpeg4.avi")
 
 
@@ -47,9 +47,7 @@ def by_index(video: Video) -> dict[int, bytes]:
 
 
 @pytest.mark.parametrize("name", STRUCTURED)
-def test_a_mutant_is_refused_or_has_all_frames_and_any_way_of_reading_gives_them(
-    data: Path, tmp_path: Path, name: str
-) -> None:
+def test_a_mutant_is_refused_or_all_its_frames_are_read_consistently(data: Path, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     for mutant in mutants((data / "damaged" / "intact" / name).read_bytes(), name, 30):
         path.write_bytes(mutant)
@@ -57,14 +55,14 @@ def test_a_mutant_is_refused_or_has_all_frames_and_any_way_of_reading_gives_them
             with open_video(path) as video:
                 images = [frame.image.tobytes() for frame in video]
             with open_video(path) as video:
-                found = by_index(video)
+                indexed = by_index(video)
         except VideoError:
             continue
         assert len(images) == FRAMES
-        assert all(images[index] == image for index, image in found.items())
+        assert all(images[index] == image for index, image in indexed.items())
 
 
-def test_whole_videos_of_every_kind_are_read(data: Path) -> None:
+def test_intact_videos_of_every_kind_are_read(data: Path) -> None:
     images = {".png", ".bmp", ".tif", ".npy", ".csv"}
     paths = [path for path in (data / "damaged" / "intact").iterdir() if path.suffix not in images]
     assert len(paths) == 23
@@ -74,25 +72,25 @@ def test_whole_videos_of_every_kind_are_read(data: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "what"),
+    ("name", "problem"),
     [
         ("oneflip.avi", "only 23 of its 24 frames are there"),
-        ("oneflip.mkv", "there is no element of the name 1f43be75"),
+        ("oneflip.mkv", "the element 1f43be75 at byte"),
         ("oneflip.webm", "Invalid track number 65"),
     ],
 )
-def test_one_flipped_bit_is_named_and_may_be_allowed(data: Path, name: str, what: str) -> None:
+def test_one_flipped_bit_is_an_error_unless_damage_is_allowed(data: Path, name: str, problem: str) -> None:
     path = data / "damaged" / name
-    with pytest.raises(VideoError, match=f"{name} is damaged: .*{what}.*; copy it again .*--allow-damaged"):
+    with pytest.raises(VideoError, match=f"{name} is damaged: .*{problem}.*; copy it again .*--allow-damaged"):
         len(open_video(path))
     with open_video(path, allow_damaged=True) as video:
         images = [frame.image.tobytes() for frame in video]
         assert 0 < len(images) == len(video) < FRAMES
         assert all(images[index] == image for index, image in by_index(video).items())
-        assert what in (video.damage or "")
+        assert problem in (video.damage or "")
 
 
-def test_the_checksums_of_matroska_find_a_flipped_bit_of_a_picture(tmp_path: Path) -> None:
+def test_a_checksum_of_matroska_reveals_a_flipped_bit_of_a_frame(tmp_path: Path) -> None:
     path = write_footage(tmp_path / "a.mkv")
     assert walk_matroska(path).damage is None
     data = bytearray(path.read_bytes())
@@ -100,27 +98,27 @@ def test_the_checksums_of_matroska_find_a_flipped_bit_of_a_picture(tmp_path: Pat
         packet = [bytes(packet) for packet in container.demux(video=0) if packet.size][12]
     data[data.index(packet) + len(packet) // 2] ^= 4
     path.write_bytes(data)
-    with pytest.raises(VideoError, match=r"the checksum of the element at byte \d+ does not hold"):
+    with pytest.raises(VideoError, match=r"the element at byte \d+ does not match its checksum"):
         len(open_video(path))
 
 
 @pytest.mark.parametrize(
-    ("box", "movflags", "what"),
+    ("box", "movflags", "problem"),
     [
         (b"mdhd", "faststart", "a track has no media header"),
         (b"trun", "frag_keyframe+empty_moov", r"the fragment at byte \d+ lists no frames of track 1"),
     ],
 )
-def test_a_box_that_lost_its_name_is_missed(tmp_path: Path, box: bytes, movflags: str, what: str) -> None:
+def test_a_box_with_a_damaged_name_is_an_error(tmp_path: Path, box: bytes, movflags: str, problem: str) -> None:
     path = write_footage(tmp_path / "a.mp4", movflags=movflags)
     assert walk_mp4(path).damage is None
     path.write_bytes(path.read_bytes().replace(box, b"free", 1))
-    with pytest.raises(VideoError, match=what):
+    with pytest.raises(VideoError, match=problem):
         len(open_video(path))
 
 
-def agrees_with_itself(path: Path) -> bool:
-    """Whether every frame is the same by its index and in order."""
+def is_consistent(path: Path) -> bool:
+    """Return whether every frame is the same by index and in order."""
     with open_video(path) as video:
         images = [frame.image.tobytes() for frame in video]
     with open_video(path) as video:
@@ -128,26 +126,26 @@ def agrees_with_itself(path: Path) -> bool:
 
 
 @pytest.mark.parametrize("entry", [3, 7])
-def test_an_avi_with_a_damaged_index_gives_the_same_frames_by_index(tmp_path: Path, entry: int) -> None:
+def test_an_avi_with_a_damaged_index_gives_the_same_frames_by_index_and_in_order(tmp_path: Path, entry: int) -> None:
     path = write_footage(tmp_path / "a.avi", codec="mjpeg", pix_fmt="yuvj420p")
-    assert has_sound_index(path)
+    assert index_matches_chunks(path)
     data = bytearray(path.read_bytes())
     start = data.index(b"idx1") + 8 + 16 * entry
     data[start : start + 4] = b"99zz"
     path.write_bytes(data)
-    assert not has_sound_index(path)
-    assert agrees_with_itself(path)
+    assert not index_matches_chunks(path)
+    assert is_consistent(path)
 
 
-def test_the_index_of_an_avi_that_is_cut_short_anywhere_can_be_looked_at(tmp_path: Path) -> None:
+def test_the_index_of_a_truncated_avi_can_be_compared(tmp_path: Path) -> None:
     path = write_footage(tmp_path / "a.avi", codec="mjpeg", pix_fmt="yuvj420p")
     data = path.read_bytes()
     for length in range(0, len(data), 13):
         path.write_bytes(data[:length])
-        has_sound_index(path)
+        index_matches_chunks(path)
 
 
-def test_a_time_that_runs_ahead_does_not_move_a_frame_by_its_index(tmp_path: Path) -> None:
+def test_a_wrong_time_does_not_change_the_frame_at_an_index(tmp_path: Path) -> None:
     path = write_footage(tmp_path / "a.webm", codec="libvpx", options=VPX_FAST)
     with av.open(str(path)) as container:
         first = next(packet for packet in container.demux(video=0) if packet.size)
@@ -155,20 +153,20 @@ def test_a_time_that_runs_ahead_does_not_move_a_frame_by_its_index(tmp_path: Pat
     time = data.index(bytes(first)) - 3  # of a SimpleBlock: track, time (2 bytes), flags, frame
     data[time : time + 2] = (512).to_bytes(2, "big")
     path.write_bytes(data)
-    assert agrees_with_itself(path)
+    assert is_consistent(path)
 
 
-def test_a_fragment_that_nothing_describes_is_a_loss(tmp_path: Path) -> None:
+def test_a_fragment_without_header_is_an_error(tmp_path: Path) -> None:
     path = write_footage(tmp_path / "a.mp4", movflags="frag_keyframe+empty_moov")
     assert (walk_mp4(path).damage, walk_mp4(path).tracks[1].frames) == (None, 30)
     data = path.read_bytes()
     second = data.index(b"moof", data.index(b"moof") + 1)
     path.write_bytes(data[:second] + b"free" + data[second + 4 :])
-    with pytest.raises(VideoError, match="nothing describes the frames at byte"):
+    with pytest.raises(VideoError, match=r"the frames at byte \d+ have no fragment header"):
         len(open_video(path))
 
 
-def test_a_cut_file_may_be_allowed(tmp_path: Path) -> None:
+def test_a_truncated_file_is_read_if_damage_is_allowed(tmp_path: Path) -> None:
     path = write_footage(tmp_path / "a.mkv")
     path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
     with pytest.raises(VideoError, match=r"is cut short.*--allow-damaged"):
@@ -180,7 +178,7 @@ def test_a_cut_file_may_be_allowed(tmp_path: Path) -> None:
         assert "is cut short" in (video.damage or "")
 
 
-def test_frames_behind_a_broken_one_may_be_allowed(tmp_path: Path) -> None:
+def test_frames_after_a_broken_one_are_read_if_damage_is_allowed(tmp_path: Path) -> None:
     path = write_footage(tmp_path / "a.mp4", "libvpx-vp9", options=VPX_FAST)
     data = bytearray(path.read_bytes())
     with av.open(str(path)) as container:
@@ -197,8 +195,8 @@ def test_frames_behind_a_broken_one_may_be_allowed(tmp_path: Path) -> None:
         assert video.damage
 
 
-def test_real_footage_is_whole(data: Path) -> None:
-    """A sample of every folder; all of it was tried when the rules were made."""
+def test_real_footage_is_read_without_damage(data: Path) -> None:
+    """One video of every folder; all of them were tried when the rules were made."""
     folders = [folder for kind in ("open_video", "raw_video") for folder in sorted((data / kind).iterdir())]
     paths = [sorted(folder.glob("*.mp4"))[0] for folder in folders if list(folder.glob("*.mp4"))]
     paths += (data / "mirror_mouse" / "videos").glob("*.mp4")
@@ -228,22 +226,22 @@ def test_threads_that_share_a_video_read_the_same_frames(tmp_path: Path, name: s
         assert all(future.result() for future in done)
 
 
-def test_the_log_is_as_it_was_after_listening(data: Path) -> None:
+def test_the_log_settings_are_restored_after_capturing(data: Path) -> None:
     before = av.logging.get_level(), av.logging.get_skip_repeated()
-    for _ in range(2):  # the second time FFmpeg says the same words again
+    for _ in range(2):  # FFmpeg must log the same message a second time
         with pytest.raises(VideoError, match="Invalid track number"):
             len(open_video(data / "damaged" / "oneflip.webm"))
     assert (av.logging.get_level(), av.logging.get_skip_repeated()) == before
 
 
-def test_only_what_the_own_thread_causes_is_heard() -> None:
-    with ThreadPoolExecutor(1) as pool, listening() as messages:
+def test_only_messages_of_the_own_thread_are_captured() -> None:
+    with ThreadPoolExecutor(1) as pool, capture_messages() as messages:
         pool.submit(av.logging.log, av.logging.ERROR, "other", "of another video").result()
         av.logging.log(av.logging.ERROR, "own", "of this one")
     assert [message[1:] for message in messages] == [("own", "of this one")]
 
 
-def test_a_size_that_so_few_bytes_cannot_hold_is_refused_before_decoding(
+def test_a_frame_size_too_large_for_the_file_is_refused_before_decoding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_footage(tmp_path / "a.mp4", count=1)

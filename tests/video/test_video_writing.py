@@ -1,4 +1,4 @@
-"""What is written can be read again, with the times it had; or it is not there at all."""
+"""A written video is read back with exact times; a failed one leaves no file."""
 
 from collections.abc import Iterable
 from fractions import Fraction
@@ -39,7 +39,7 @@ def test_times_are_kept_exactly(tmp_path: Path, time_base: Fraction) -> None:
     assert [code_of(frame.image) for frame in open_video(path)] == list(range(10))
 
 
-def test_a_copy_of_uneven_footage_has_its_times(tmp_path: Path) -> None:
+def test_a_copy_of_uneven_footage_keeps_its_times(tmp_path: Path) -> None:
     pts = [0, 40, 41, 90, 91, 92, 300]
     original = write_footage(tmp_path / "in.mkv", count=7, pts=pts, time_base=Fraction(1, 1000), options={"bf": "2"})
     with open_video(original) as video, VideoWriter(tmp_path / "out.mp4", video.size, video.time_base) as out:
@@ -58,7 +58,7 @@ def test_the_last_frame_lasts_as_long_as_the_one_before(tmp_path: Path, pts: lis
         assert stream.duration * stream.time_base == Fraction(length, 24)
 
 
-def test_odd_sizes_are_padded_with_their_edge(tmp_path: Path) -> None:
+def test_odd_sizes_are_padded_by_repeating_the_edge(tmp_path: Path) -> None:
     path = write(tmp_path / "odd.mp4", range(4), Fraction(1, 24), size=Size(47, 63))
     video = open_video(path)
     assert video.size == SIZE
@@ -67,7 +67,7 @@ def test_odd_sizes_are_padded_with_their_edge(tmp_path: Path) -> None:
     assert np.abs(image[-1] - image[-2]).mean() < 10
 
 
-def test_any_player_can_play_it_and_colours_survive(tmp_path: Path) -> None:
+def test_the_file_is_tagged_h264_with_exact_colours(tmp_path: Path) -> None:
     red = np.full((48, 64, 3), (200, 30, 40), np.uint8)
     with VideoWriter(tmp_path / "red.mp4", SIZE, Fraction(1, 24)) as out:
         out.write(red, 0)
@@ -80,14 +80,14 @@ def test_any_player_can_play_it_and_colours_survive(tmp_path: Path) -> None:
     assert difference.max() < 5
 
 
-def test_builds_without_x264_fall_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builds_without_x264_use_another_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "_ENCODERS", writer._ENCODERS[-1:])
     path = write(tmp_path / "out.mp4", [0, 3, 4, 90], Fraction(1, 90000))
     assert [code_of(frame.image) for frame in open_video(path)] == [0, 1, 2, 3]
     assert seconds(path) == [Fraction(time, 90000) for time in (0, 3, 4, 90)]
 
 
-def test_the_file_appears_only_when_it_is_whole(tmp_path: Path) -> None:
+def test_the_old_file_stays_until_the_new_one_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "out.mp4"
     path.write_text("the old file")
     with VideoWriter(path, SIZE, Fraction(1, 24)) as out:
@@ -97,7 +97,7 @@ def test_the_file_appears_only_when_it_is_whole(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "out.mp4"
     path.write_text("the old file")
     with pytest.raises(ZeroDivisionError):
@@ -106,7 +106,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_faults_of_the_caller_are_said(tmp_path: Path) -> None:
+def test_invalid_frames_are_an_error(tmp_path: Path) -> None:
     path = tmp_path / "out.mp4"
     with pytest.raises(OutputError, match=r"got no frames; write at least one"):
         write(path, [], Fraction(1, 24))
@@ -120,7 +120,7 @@ def test_faults_of_the_caller_are_said(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_not_there_is_an_output_error(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_output_error(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"cannot write .*out\.mp4: No such file or directory; choose a folder"):
         write(tmp_path / "none" / "out.mp4", [0], Fraction(1, 24))
 

@@ -1,1 +1,1 @@
-"""Many videos, each as `timecycle propagate` would do it: one after the other, in parts of an array job, or on Ray."""
+"""Propagation through many videos: one after the other, in shards of an array job, or on Ray."""

@@ -1,4 +1,4 @@
-"""What a video was made from: enough to notice that the video, its labels or the settings are others by now."""
+"""Fingerprints of videos, labels and settings, which tell whether a finished output is out of date."""
 
 import hashlib
 import json
@@ -17,35 +17,35 @@ from timecycle.video import open_video
 
 @dataclass(frozen=True)
 class Inputs:
-    """The video's mark changes when its file does (size, time); empty where there is no such file any more."""
+    """Fingerprints of the inputs of one output; empty where a file does not exist any more."""
 
-    video: str
-    labels: str  # checksum of what the files hold
+    video: str  # number, size and time of its files, or the version tag of an object
+    labels: str  # checksum of the contents of the files
 
 
 def inputs_of(item: Item) -> Inputs:
-    """What an item's files are now."""
-    return Inputs(_video_mark(item.video), _labels_sum(item.labels))
+    """Take the fingerprints of the files of an item."""
+    return Inputs(_video_fingerprint(item.video), _labels_checksum(item.labels))
 
 
-def is_other_video(item: Item, sha256_before: str) -> bool:
-    """Whether the video's content differs: asked only when its mark does, since every byte is read."""
+def has_other_content(item: Item, sha256_before: str) -> bool:
+    """Whether the content of the video has changed; every byte is read, so compare fingerprints first."""
     if is_address(item.video):
-        return True  # marks of objects are told by their content
+        return True  # the version tag of an object depends on its content
     with open_video(item.video, allow_damaged=True) as video:
         return video.fingerprint() != sha256_before
 
 
-def sum_of(fields: Mapping[str, Any]) -> str:
-    """One checksum of settings."""
+def checksum(fields: Mapping[str, Any]) -> str:
+    """Compute one checksum of settings."""
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
-def _video_mark(video: str) -> str:
+def _video_fingerprint(video: str) -> str:
     if is_address(video):
-        place, _, name = video.rpartition("/")
+        location, _, name = video.rpartition("/")
         try:
-            return open_store(place).mark(name)
+            return open_store(location).version_tag(name)
         except StoreError:
             return ""
     path = Path(video)
@@ -57,13 +57,13 @@ def _video_mark(video: str) -> str:
     return f"{len(stats)}-{sum(stat.st_size for stat in stats)}-{max((stat.st_mtime_ns for stat in stats), default=0)}"
 
 
-def _labels_sum(words: tuple[str, ...]) -> str:
+def _labels_checksum(labels: tuple[str, ...]) -> str:
     digest = hashlib.sha256()
-    for word in words:
-        path = path_of(word)
+    for label in labels:
+        path = path_of(label)
         try:
             files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-            digest.update(f"{word.removesuffix(str(path))}{sha256(files)}\n".encode())
+            digest.update(f"{label.removesuffix(str(path))}{sha256(files)}\n".encode())
         except OSError:
             return ""
     return digest.hexdigest()

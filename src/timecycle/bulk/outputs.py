@@ -1,8 +1,8 @@
-"""Where outputs go: each appears whole, once, and its record after it.
+"""The outputs of a bulk run. Each output is committed atomically, and its record is written after it.
 
-A folder gets a folder for every video, as `timecycle propagate` writes it; an object store gets one tar, since a
-store of many small objects is slow and dear. The record lists every file with size and checksum, and counts only while
-the files are there: records/NAME.json. bulk.json keeps the settings that all of an output's videos were made with.
+In a folder, every video has a folder as `timecycle propagate` writes it. In an object store it has one tar, since many
+small objects are slow and expensive. The record of a video, records/NAME.json, lists every file with size and checksum;
+it is valid only while the files exist. bulk.json holds the settings that all videos of an output share.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from timecycle.bulk.lease import LEASES, Lease, lease
-from timecycle.errors import MissingError, OutputError, SettingsError, StoreError
+from timecycle.errors import InUseError, MissingError, OutputError, SettingsError, StoreError
 from timecycle.files import make_folder, sha256, sync_folder, writing
 from timecycle.store import Store, is_address, open_store
 
@@ -29,48 +29,51 @@ log = logging.getLogger("timecycle")
 
 RECORDS, DEAD, SETTINGS = "records", "dead", "bulk.json"
 _WORK, _REPLACED = ".work", ".replaced"
-_READERS = 8  # threads: nearly all of their time is waiting
+_READERS = 8  # threads, which mostly wait
 _RUN = "run.json"
 
 Files = dict[str, tuple[int, str]]  # name to size and sha256
 
 
 class Outputs:
-    """The place of a bulk run's outputs."""
+    """A folder or an object store with the outputs of a bulk run."""
 
-    def __init__(self, place: str) -> None:
-        self.place = place
-        self._store: Store = open_store(place)
-        self._folder = None if is_address(place) else make_folder(Path(place))
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self._store: Store = open_store(location)
+        self._folder = None if is_address(location) else make_folder(Path(location))
 
-    # Everything at once
+    # The whole run
 
-    def claim(self, settings: Mapping[str, Any]) -> None:
-        """Keep the settings of this output, or refuse others than those kept."""
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Record the settings of this output, or refuse settings that differ from the recorded ones."""
         text = json.dumps({"timecycle_bulk": 1, **settings}, indent=2) + "\n"
         if not self.read(SETTINGS):
             self._store.create(SETTINGS, text.encode())
-        kept = _fields(self.read(SETTINGS))
-        if kept is None or kept.get("timecycle_bulk") != 1:
-            raise OutputError(f"{self.place}/{SETTINGS} cannot be used", remedy="choose another output with -o")
-        for part, now in json.loads(text).items():
-            was = kept.get(part)
-            for name in {**now, **(was if isinstance(was, dict) else {})} if isinstance(now, dict) else ():
-                before = was.get(name) if isinstance(was, dict) else None
-                if before != now.get(name):
+        recorded = _fields(self.read(SETTINGS))
+        if recorded is None or recorded.get("timecycle_bulk") != 1:
+            raise OutputError(f"{self.location}/{SETTINGS} cannot be used", remedy="choose another output with -o")
+        for section, now in json.loads(text).items():
+            if not isinstance(now, dict):
+                continue
+            before = recorded.get(section)
+            before = before if isinstance(before, dict) else {}
+            for name in {**now, **before}:
+                if before.get(name) != now.get(name):
                     raise SettingsError(
-                        f"{self.place} was made with {part} {name} = {before}, now it is {now.get(name)}",
+                        f"{self.location} was made with {section} {name} = {before.get(name)}, "
+                        f"now it is {now.get(name)}",
                         remedy="give the same encoder and settings, or another output with -o",
                     )
 
     def records(self, under: str = RECORDS) -> dict[str, dict[str, Any]]:
-        """Names and records of what is finished, or of what was given up; what is no record is not believed."""
+        """Read the records of finished videos, or of failed ones (`DEAD`), by name; invalid records are ignored."""
         names = [name for name in self._store.sizes(under) if name.endswith(".json")]
         with ThreadPoolExecutor(_READERS) as pool:
-            found = pool.map(lambda name: (name, _fields(self.read(name))), names)
+            read = pool.map(lambda name: (name, _fields(self.read(name))), names)
             return {
                 fields["name"]: fields
-                for name, fields in found
+                for name, fields in read
                 if fields is not None and name == f"{under}/{fields.get('name')}.json"
             }
 
@@ -79,16 +82,16 @@ class Outputs:
         return _fields(self.read(f"{RECORDS}/{name}.json"))
 
     def listing(self) -> dict[str, int]:
-        """Names and sizes of all objects, for `difference`: one request for thousands of them; nothing of a folder."""
+        """List names and sizes of all objects for `difference`, with few requests; empty for a folder."""
         return {} if self._folder is not None else self._store.sizes()
 
     def difference(
         self, record: Mapping[str, Any], *, checksums: bool = False, listing: Mapping[str, int] | None = None
     ) -> str:
-        """How an output differs from its record, in words; empty if it does not.
+        """Describe how an output differs from its record; empty if it does not.
 
-        Sizes are compared, with `checksums` contents too. An output that `timecycle correct` changed since is as it
-        should be: its own history says how.
+        Sizes are compared, with `checksums` contents too. An output that `timecycle correct` changed is valid: it has
+        a history of its own.
         """
         name, listed = record["name"], record.get("files")
         if not isinstance(listed, dict) or not listed:
@@ -102,70 +105,78 @@ class Outputs:
                 if problem:
                     return "" if self._folder is not None and _is_corrected(self._folder / name) else problem
         except (TypeError, ValueError) as error:
-            return f"the record of {name} cannot be used: {error}"
+            return f"the record of {name} is invalid: {error}"
         return ""
 
-    def refuse_strangers(self, names: Iterable[str]) -> None:
-        """Refuse names under which something else lies, before any work is done."""
+    def check_replaceable(self, names: Iterable[str]) -> None:
+        """Refuse names that other files already have, before any video is processed."""
         if self._folder is not None:
             for name in names:
                 _check_replaceable(self._folder / name)
 
     def write(self, name: str, text: str) -> None:
-        """A file about the whole run."""
+        """Write a file about the whole run."""
         self._store.write(name, text.encode())
 
     def read(self, name: str) -> str:
-        """It, or nothing if there is none yet."""
+        """Read a file about the whole run; empty if it does not exist."""
         try:
             return self._store.read(name).decode(errors="replace")
         except MissingError:
             return ""
 
-    def tidy(self) -> None:
-        """Remove the empty folders that work needed."""
+    def remove_empty_folders(self) -> None:
+        """Remove the folders of leases and unfinished work, with what killed processes left in them."""
         if self._folder is not None:
+            locks = {path.stem for path in (self._folder / LEASES).glob("*.lock")}
+            for name in sorted(locks | {path.name for path in (self._folder / _WORK).glob("*")}):
+                with suppress(InUseError), self.lease(name) as lease:  # releasing it removes the lock file
+                    if not lease.is_exclusive:
+                        break  # no locks on this file system
+                    shutil.rmtree(self._folder / _WORK / name, ignore_errors=True)
             for name in (LEASES, _WORK):
-                with suppress(OSError):  # another process is at work there
+                with suppress(OSError):  # another process works there
                     (self._folder / name).rmdir()
 
     # One video
 
     def lease(self, name: str) -> AbstractContextManager[Lease]:
-        """The right to write the video; InUseError if another process has it."""
+        """Hold the exclusive right to write a video; InUseError if another process holds it."""
         return lease(self._store, self._folder, name)
 
     @contextmanager
-    def work_folder(self, name: str, held: Lease) -> Iterator[Path]:
-        """An empty folder for one video; on the disk that the output goes to, if it goes to a disk."""
+    def work_folder(self, name: str, lease: Lease) -> Iterator[Path]:
+        """Make an empty folder for the unfinished output of a video, on the same disk as a folder of outputs."""
         if self._folder is None:
-            with tempfile.TemporaryDirectory(prefix="timecycle-") as folder:
-                yield Path(folder)
+            with tempfile.TemporaryDirectory(prefix="timecycle-") as temporary:
+                yield Path(temporary)
             return
-        place = self._folder / _WORK / name
-        if held.is_exclusive:  # what lies there is of an owner that was killed
-            shutil.rmtree(place, ignore_errors=True)
-        mine = _make(place / secrets.token_hex(8))
+        parent = self._folder / _WORK / name
+        if lease.is_exclusive:  # what is there was left by a killed process
+            shutil.rmtree(parent, ignore_errors=True)
+        folder = _make(parent / secrets.token_hex(8))
         try:
-            yield mine
+            yield folder
         finally:
-            shutil.rmtree(mine, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
             with suppress(OSError):
-                place.rmdir()
+                parent.rmdir()
 
-    def commit(self, name: str, folder: Path, record: Mapping[str, Any], held: Lease) -> None:
-        """Put a finished folder into its place, then its record."""
+    def commit(self, name: str, folder: Path, record: Mapping[str, Any], lease: Lease) -> None:
+        """Move a finished folder to its final name, then write its record."""
         if self._folder is None:
-            files = self._commit_tar(name, folder, held)
+            files = self._commit_tar(name, folder, lease)
         else:
-            files = _listed(folder)
-            held.check()
+            files = _list_files(folder)
+            lease.check()
             self._commit_folder(self._folder / name, folder, files)
-        about = {**record, "name": name, "files": files}
-        if problem := self.difference(about):
-            raise StoreError(f"{problem}, a moment ago", remedy="find out who else writes there, then run it again")
+        complete = {**record, "name": name, "files": files}
+        if problem := self.difference(complete):
+            raise StoreError(
+                f"{problem} just after it was written", remedy="find out what else writes there, then run it again"
+            )
         self._store.clear_unfinished(f"{RECORDS}/{name}.json")
-        self._store.write(f"{RECORDS}/{name}.json", (json.dumps(about) + "\n").encode())
+        self._store.write(f"{RECORDS}/{name}.json", (json.dumps(complete) + "\n").encode())
 
     def _commit_folder(self, target: Path, folder: Path, files: Files) -> None:
         with writing(target):
@@ -177,20 +188,20 @@ class Outputs:
             sync_folder(folder)
             _check_replaceable(target)
             if target.exists():
-                self._make_way(target, folder, files)
+                self._move_aside(target, folder, files)
             folder.rename(target)
             sync_folder(target.parent)
 
-    def _make_way(self, target: Path, folder: Path, files: Files) -> None:
-        """Move an earlier output aside; it is kept unless this one says the same."""
-        if all(_same(target / name, *files[name]) for name in files if name != _RUN) and not _is_corrected(target):
+    def _move_aside(self, target: Path, folder: Path, files: Files) -> None:
+        """Move an earlier output aside; it is kept unless the new one is the same."""
+        if all(_is_same(target / name, *files[name]) for name in files if name != _RUN) and not _is_corrected(target):
             target.rename(folder.parent / "replaced")  # in the work folder, which is removed
             return
         aside = _make(target.parent / _REPLACED) / f"{target.name}-{secrets.token_hex(4)}"
         target.rename(aside)
-        log.warning("%s was replaced; what was there is now %s", target, aside)
+        log.warning("%s was replaced; the earlier output is now %s", target, aside)
 
-    def _commit_tar(self, name: str, folder: Path, held: Lease) -> Files:
+    def _commit_tar(self, name: str, folder: Path, lease: Lease) -> Files:
         with tempfile.NamedTemporaryFile(suffix=".tar") as file:
             with tarfile.open(fileobj=file, mode="w") as tar:
                 for path in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -199,12 +210,12 @@ class Outputs:
                     head.size, head.mode = len(content), 0o644
                     tar.addfile(head, io.BytesIO(content))
             file.flush()
-            held.check()
+            lease.check()
             self._store.put(Path(file.name), f"{name}.tar")
             return {f"{name}.tar": (Path(file.name).stat().st_size, sha256([Path(file.name)]))}
 
     def _object_difference(self, name: str, size: int, digest: str | None, listing: Mapping[str, int] | None) -> str:
-        where = f"{self.place}/{name}"
+        address = f"{self.location}/{name}"
         try:
             if digest is not None:
                 is_same = hashlib.sha256(self._store.read(name)).hexdigest() == digest
@@ -213,19 +224,19 @@ class Outputs:
             else:
                 is_same = self._store.sizes(name).get(name) == size
         except MissingError:
-            return f"{where} is gone"
-        return "" if is_same else f"{where} is gone or not what was written"
+            return f"{address} is missing"
+        return "" if is_same else f"{address} is missing or was changed"
 
 
 def _file_difference(path: Path, size: int, digest: str | None) -> str:
     if not path.is_file():
-        return f"{path} is gone"
+        return f"{path} is missing"
     is_same = path.stat().st_size == size and (digest is None or sha256([path]) == digest)
-    return "" if is_same else f"{path} is not what was written"
+    return "" if is_same else f"{path} was changed"
 
 
 def _fields(text: str) -> dict[str, Any] | None:
-    """The fields of a JSON object; None if the text is none."""
+    """Parse a JSON object; None if the text is not one."""
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError):
@@ -233,12 +244,12 @@ def _fields(text: str) -> dict[str, Any] | None:
     return fields if isinstance(fields, dict) else None
 
 
-def _listed(folder: Path) -> Files:
+def _list_files(folder: Path) -> Files:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): (path.stat().st_size, sha256([path])) for path in files}
 
 
-def _same(path: Path, size: int, digest: str) -> bool:
+def _is_same(path: Path, size: int, digest: str) -> bool:
     return path.is_file() and path.stat().st_size == size and sha256([path]) == digest
 
 
@@ -254,21 +265,21 @@ def _is_corrected(folder: Path) -> bool:
 
 
 def _check_replaceable(target: Path) -> None:
-    """Refuse to replace anything but an output, or an empty folder: it may be the user's only copy."""
+    """Refuse to replace anything but an output or an empty folder: it may be the only copy of something."""
     if not os.path.lexists(target):
         return
     with writing(target):
-        is_ours = target.is_dir() and not target.is_symlink()
-        is_ours = is_ours and (not any(target.iterdir()) or "timecycle" in _run_record(target))
-    if not is_ours:
+        is_folder = target.is_dir() and not target.is_symlink()
+        is_output = is_folder and (not any(target.iterdir()) or "timecycle" in _run_record(target))
+    if not is_output:
         raise OutputError(
-            f"{target} exists and is no output of timecycle",
+            f"{target} exists and is not an output of timecycle",
             remedy="choose another output with -o, or give the video another name in the manifest",
         )
 
 
 def _make(folder: Path) -> Path:
-    """Make a folder even while other processes remove empty ones above it."""
+    """Make a folder, even while other processes remove its empty parents."""
     for _ in range(10):
         with suppress(FileNotFoundError):
             folder.mkdir(parents=True, exist_ok=True)

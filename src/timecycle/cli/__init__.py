@@ -1,4 +1,4 @@
-"""The command line: parses and prints, only. One file for each verb."""
+"""The command line: one file per command, which parses arguments and prints results."""
 
 from timecycle.cli.main import main
 

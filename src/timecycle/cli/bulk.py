@@ -8,23 +8,23 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.bulk.bulk import MOST_DEAD, Engine, Here, Progress, Summary, run_bulk
-from timecycle.bulk.manifest import Share, read_manifest
-from timecycle.bulk.on_ray import on_ray
-from timecycle.bulk.one import Work, prepare
+from timecycle.bulk.manifest import Shard, read_manifest
+from timecycle.bulk.ray_engine import ray_engine
+from timecycle.bulk.scheduler import ALARM_FRACTION, Engine, LocalEngine, Progress, Summary, dead_letters, run_bulk
+from timecycle.bulk.worker import BulkJob, prepare
 from timecycle.cli.console import Bar, err, out, progress
 from timecycle.cli.options import (
-    Abstain,
     AllowDamaged,
     Device,
     Encoder,
     LabelFilesOption,
+    MinConfidence,
+    NoConfidence,
     Precision,
     Preset,
     Settings,
-    Unjudged,
-    encoder_from_anywhere,
-    trust_of,
+    absolute_encoder,
+    confidence_settings,
 )
 from timecycle.config import propagate_config
 from timecycle.files import sha256
@@ -33,85 +33,85 @@ from timecycle.model.registry import DEFAULT_ENCODER
 
 @dataclass(frozen=True, kw_only=True)
 class Bulk:
-    """Carry labels through many videos, each as `timecycle propagate` would.
+    """Propagate annotations through many videos, each as `timecycle propagate` would.
 
-    For example: timecycle bulk videos.csv -o out
+    The manifest videos.csv begins with the line `video,labels` and has a line for each video, as
+    `clips/a.mp4,first/a.png`. Run the command again to resume it: finished videos are skipped. Several processes may
+    share one output. The exit code is 1 if videos failed.
 
-    where videos.csv begins with the line video,labels and has a line for each, as clips/a.mp4,first/a.png
-
-    on this machine's cores: timecycle bulk videos.csv -o out --ray local
-
-    as the fourth of eight jobs: timecycle bulk videos.csv -o s3://bucket/out --shard 3/8
-
-    Run it again after an interruption: what is done is not done again. Several may run at once on one output. The exit
-    code is 1 when videos were given up.
+    Examples:
+      timecycle bulk videos.csv -o out
+      timecycle bulk videos.csv -o out --ray local                  on the cores of this machine
+      timecycle bulk videos.csv -o s3://bucket/out --shard 3/8      as the fourth of eight jobs
     """
 
     manifest: Annotated[Positional[Path], arg(metavar="MANIFEST", help="a .csv file or JSON lines")]
-    out: Annotated[str, arg(aliases=["-o"], help="a folder, or an address as s3://BUCKET/PREFIX")]
-    ray: Annotated[str | None, arg(metavar="local|ADDRESS", help="on Ray: this machine, or a cluster's address")] = None
+    out: Annotated[str, arg(aliases=["-o"], metavar="OUTPUT", help="a folder, or an address as s3://BUCKET/PREFIX")]
+    ray: Annotated[
+        str | None, arg(metavar="local|ADDRESS", help="run on Ray: on this machine, or on a cluster's address")
+    ] = None
     workers: Annotated[int | None, arg(help="with --ray: videos at once; by default as many as there are cores")] = None
     threads: Annotated[int, arg(help="with --ray: threads of each worker")] = 1
-    shard: Annotated[str | None, arg(metavar="I/N", help="only the I-th of N parts, counted from 0")] = None
-    retry_dead: Annotated[bool, arg(help="try those again that were given up")] = False
-    verify: Annotated[bool, arg(help="first compare the checksums of what is done, not only sizes")] = False
+    shard: Annotated[str | None, arg(metavar="I/N", help="only the I-th of N shards, counted from 0")] = None
+    retry_failed: Annotated[bool, arg(help="try failed videos again")] = False
+    verify: Annotated[bool, arg(help="first compare the checksums of finished videos, not only sizes")] = False
     encoder: Encoder = DEFAULT_ENCODER
     preset: Preset = "default"
     set: Settings = ()
     device: Device = "auto"
     precision: Precision = "fp32"
-    abstain: Abstain = 0.0
-    unjudged: Unjudged = False
+    min_confidence: MinConfidence = 0.0
+    no_confidence: NoConfidence = False
     label_files: LabelFilesOption = "palette"
     allow_damaged: AllowDamaged = False
 
     def __call__(self) -> int:
-        share = Share.parse(self.shard) if self.shard else None
-        items = read_manifest(self.manifest, share)
-        asked = Work(
-            place=self.out,
-            encoder=encoder_from_anywhere(self.encoder),
+        shard = Shard.parse(self.shard) if self.shard else None
+        items = read_manifest(self.manifest, shard)
+        job = BulkJob(
+            output=self.out,
+            encoder=absolute_encoder(self.encoder),
             config=propagate_config(self.preset, self.set),
-            trust=trust_of(abstain=self.abstain, unjudged=self.unjudged),
+            confidence=confidence_settings(min_confidence=self.min_confidence, no_confidence=self.no_confidence),
             device=self.device,
             precision=self.precision,
             label_files=self.label_files,
             allow_damaged=self.allow_damaged,
             manifest=sha256([self.manifest]),
         )
-        work = prepare(asked)
-        with progress("videos") as bar, self._engine(work) as engine:
+        job = prepare(job)
+        with progress("videos") as bar, self._engine(job) as engine:
             summary = run_bulk(
-                items, work, engine, share=share, retry_dead=self.retry_dead, verify=self.verify, show=_on(bar)
+                items, job, engine, shard=shard, retry_failed=self.retry_failed, verify=self.verify, show=_on(bar)
             )
-        self._print(summary, f"dead-{share.part}-of-{share.parts}.jsonl" if share else "dead.jsonl")
+        self._print(summary, dead_letters(shard))
         return 1 if summary.dead else 0
 
-    def _engine(self, work: Work) -> AbstractContextManager[Engine]:
+    def _engine(self, job: BulkJob) -> AbstractContextManager[Engine]:
         if self.ray is None:
-            return nullcontext(Here(work))
-        return on_ray(self.ray, work, workers=self.workers, threads=self.threads)
+            return nullcontext(LocalEngine(job))
+        return ray_engine(self.ray, job, workers=self.workers, threads=self.threads)
 
     def _print(self, summary: Summary, letters: str) -> None:
         before = f", {summary.before} of them before" if summary.before else ""
         out.print(f"{summary.done} of {summary.videos} videos are done{before} -> {self.out}")
         if summary.frames:
-            out.print(f"{summary.frames:,} frames in {summary.seconds:.1f} s, {summary.frames_a_second:.1f} a second")
+            out.print(f"{summary.frames:,} frames in {summary.seconds:.1f} s, {summary.frames_a_second:.1f} per second")
         if summary.confidence is not None:
-            names = ", ".join(summary.least_sure[:3])
-            out.print(f"confidence {summary.confidence:.2f} on average; look first at {names}")
+            names = ", ".join(summary.least_confident[:3])
+            out.print(f"mean confidence {summary.confidence:.2f}; review these first: {names}")
         if summary.dead:
-            err.print(f"{summary.dead} videos were given up: {letters} says why; --retry-dead tries them again")
+            err.print(f"{summary.dead} videos failed: {letters} says why; --retry-failed tries them again")
         if summary.is_alarming:
-            share = f"{summary.dead / summary.videos:.0%}"
+            fraction = f"{summary.dead / summary.videos:.0%}"
             err.print(
-                f"alarm: {share} of the videos were given up, more than {MOST_DEAD:.0%}: check the manifest first"
+                f"alarm: {fraction} of the videos failed, more than {ALARM_FRACTION:.0%}: check the manifest first"
             )
 
 
 def _on(bar: Bar) -> Callable[[Progress], None]:
     def show(now: Progress) -> None:
-        given_up = f" · {now.dead} given up" if now.dead else ""
-        bar(now.done, now.total, f"{now.frames_a_second:.1f} frames/s{given_up}")
+        failed = f" · {now.failed} failed" if now.failed else ""
+        bar(now.done, now.total, f"{now.frames_per_second:.1f} frames/s{failed}")
 
     return show

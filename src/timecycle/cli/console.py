@@ -1,4 +1,4 @@
-"""Where the commands print: results to standard output, everything else to standard error."""
+"""Print results to standard output; print progress, notes and errors to standard error."""
 
 import re
 import textwrap
@@ -13,46 +13,46 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-# Of what a name of a file may hold: commands to a terminal, and what turns the direction of writing round.
+# Characters in file names that control a terminal or change the direction of text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def visible(text: str) -> str:
-    """The text with nothing in it that a terminal would obey."""
+    """Escape the control characters in a text, so that a terminal shows them."""
     return _CONTROLS.sub(lambda control: control[0].encode("unicode_escape").decode(), text)
 
 
 class _Console(Console):
-    """Prints text as text, whatever is in it."""
+    """Prints text with control characters escaped."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        super().print(*(visible(one) if isinstance(one, str) else one for one in objects), **options)
+        super().print(*(visible(item) if isinstance(item, str) else item for item in objects), **options)
 
 
 out = _Console(highlight=False, markup=False, soft_wrap=True)
 err = _Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
-_BAR_COLUMNS = 16  # leaves half of 80 columns for count, time and note
+_BAR_COLUMNS = 16  # half of 80 columns are left for count, time and note
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 10.0, 30.0  # between lines in a log
 
 
 @runtime_checkable
 class Bar(Protocol):
-    """Moves a bar; a note stands behind it."""
+    """Updates a progress bar; the note is shown after it."""
 
     def __call__(self, done: int, total: int, note: str = "") -> None: ...
 
 
 @contextmanager
 def progress(title: str) -> Iterator[Bar]:
-    """A bar with the time left; the function it gives takes what is done and how much there is."""
-    with board() as bar:
+    """Show one progress bar with the remaining time; yield the function that updates it."""
+    with progress_bars() as bar:
         yield bar(title)
 
 
 @contextmanager
-def board(*, shown: bool = True) -> Iterator[Callable[[str], Bar]]:
-    """Bars for the steps of longer work: each title gets one of its own. A file gets a line now and then instead."""
+def progress_bars(*, shown: bool = True) -> Iterator[Callable[[str], Bar]]:
+    """Show a progress bar for each title; where standard error is a file, write a line from time to time instead."""
     if shown and not err.is_terminal:
         with _log() as bar:
             yield bar
@@ -76,7 +76,7 @@ def board(*, shown: bool = True) -> Iterator[Callable[[str], Bar]]:
 
 
 def hanging(start: str, text: str) -> str:
-    """The text behind its start; on a terminal in lines that fit, the later ones below the first."""
+    """Put a text after its start; on a terminal, wrap it and indent the later lines."""
     if not out.is_terminal:
         return start + text
     width = max(out.width - 1, 2 * len(start))
@@ -84,85 +84,85 @@ def hanging(start: str, text: str) -> str:
 
 
 def status(done: int, total: int | None, *, elapsed: float, left: float | None, note: str = "") -> str:
-    """Count, time and note on one line, the most important first: what does not fit is cut at the end."""
+    """Format count, time and note in one line, the most important first: a narrow terminal cuts off the end."""
     if total is None:
         return "waiting"
     if done >= total:
-        told = f"in {clock(elapsed)}"
+        times = f"in {clock(elapsed)}"
     else:
-        told = f"{'-:--' if left is None else clock(left)} left"
-    return "  ".join(filter(None, (f"{done:,}/{total:,}", told, note)))
+        times = f"{'-:--' if left is None else clock(left)} left"
+    return "  ".join(filter(None, (f"{done:,}/{total:,}", times, note)))
 
 
 def clock(seconds: float) -> str:
-    """0:07, 12:34 or 1:02:03."""
+    """Format a duration as 0:07, 12:34 or 1:02:03."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 class _Status(ProgressColumn):
-    """`status`, beside a bar."""
+    """Shows `status` beside a bar."""
 
     def render(self, task: Task) -> Text:
         total = None if task.total is None else int(task.total)
         elapsed = task.finished_time if task.finished_time is not None else task.elapsed
         note = task.fields["note"]
-        told = status(int(task.completed), total, elapsed=elapsed or 0.0, left=task.time_remaining, note=note)
-        return Text(visible(told))
+        text = status(int(task.completed), total, elapsed=elapsed or 0.0, left=task.time_remaining, note=note)
+        return Text(visible(text))
 
 
 @contextmanager
 def _log() -> Iterator[Callable[[str], Bar]]:
-    """Lines for a log: the first news, news after a while, and the last."""
+    """Write progress as lines of a log: the first update, one from time to time, and the last."""
     pace = _Pace()
-    titles: list[_Title] = []
+    logs: list[_TitleLog] = []
 
     def bar(title: str) -> Bar:
-        titles.append(_Title(title, pace))
-        return titles[-1].move
+        logs.append(_TitleLog(title, pace))
+        return logs[-1].move
 
     try:
         yield bar
     finally:
-        if titles and titles[-1].unsaid:
-            titles[-1].say()
+        if logs and logs[-1].pending:
+            logs[-1].write()
 
 
 @dataclass
 class _Pace:
-    """When the next line is due, whatever it is about; waits grow, so that a long run does not fill its log."""
+    """When the next line of a log is due, for all titles; waits grow, so that a long run does not fill its log."""
 
     due: float = 0.0
     wait: float = 0.0
 
-    def said(self) -> None:
+    def restart(self) -> None:
         self.wait = min(self.wait + _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS)
         self.due = time.monotonic() + self.wait
 
 
 @dataclass
-class _Title:
-    """The lines about one step of the work."""
+class _TitleLog:
+    """The log lines of one title."""
 
     title: str
     pace: _Pace
-    began: float = 0.0
-    before: int | None = None  # what was done when it began: a resumed run does not begin with nothing
-    is_known: bool = False  # something was said about it, so its end is told too
-    unsaid: str = ""
+    start_time: float = 0.0
+    start_count: int | None = None  # a resumed run does not start at 0
+    has_lines: bool = False  # then the last update is written too
+    pending: str = ""  # the last update, if it was not written
 
     def move(self, done: int, total: int, note: str = "") -> None:
         now = time.monotonic()
-        if self.before is None:
-            self.began, self.before = now, done
-        elapsed, steps = now - self.began, done - self.before
+        if self.start_count is None:
+            self.start_time, self.start_count = now, done
+        elapsed, steps = now - self.start_time, done - self.start_count
         left = elapsed * (total - done) / steps if steps > 0 else None
-        self.unsaid = f"{self.title}  {status(done, total, elapsed=elapsed, left=left, note=note)}"
-        if now >= self.pace.due or (done >= total and self.is_known):
-            self.say()
+        self.pending = f"{self.title}  {status(done, total, elapsed=elapsed, left=left, note=note)}"
+        if now >= self.pace.due or (done >= total and self.has_lines):
+            self.write()
 
-    def say(self) -> None:
-        err.print(self.unsaid)
-        self.unsaid, self.is_known = "", True
-        self.pace.said()
+    def write(self) -> None:
+        err.print(self.pending)
+        self.pending, self.has_lines = "", True
+        self.pace.restart()

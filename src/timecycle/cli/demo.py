@@ -11,7 +11,7 @@ from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """Everything on a small made-up clip, in under a minute, with nothing downloaded."""
+    """Try everything on a small synthetic clip, in about a minute, without any download."""
 
     out: Out = Path("timecycle-demo")
     encoder: Encoder = DEFAULT_ENCODER
@@ -19,5 +19,5 @@ class Demo:
 
     def __call__(self) -> None:
         result = run_demo(self.out, encoder=load_encoder(self.encoder, device=self.device), say=out.print)
-        out.print(f"masks overlap the truth by {result.mean_iou:.2f} (1 is perfect)")
-        out.print(f"look at {result.folder / 'masks' / 'contact.png'} and its neighbours")
+        out.print(f"mean IoU of the masks with the ground truth: {result.mean_iou:.2f} (1 is perfect)")
+        out.print(f"look at {result.folder / 'masks' / 'contact.png'} and the folders beside it")

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 from timecycle.cli.console import out
-from timecycle.doctor import examine
+from timecycle.doctor import run_checks
 
 
 @dataclass(frozen=True, kw_only=True)
 class Doctor:
-    """What is installed, what is missing, and what this machine will run on."""
+    """Show what is installed, what is missing, and what this machine will compute on."""
 
     def __call__(self) -> None:
-        for finding in examine():
+        for finding in run_checks():
             remedy = f"  ({finding.remedy})" if finding.remedy else ""
-            out.print(f"{'ok ' if finding.fine else '!  '} {finding.what:<14} {finding.value}{remedy}")
+            out.print(f"{'ok ' if finding.ok else '!  '} {finding.name:<14} {finding.value}{remedy}")

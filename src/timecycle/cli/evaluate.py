@@ -8,22 +8,23 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg, subcommand
 
-from timecycle.cli.console import board, out
+from timecycle.cli.console import out, progress_bars
 from timecycle.cli.options import Device, Out, Precision, Preset, Settings
 from timecycle.config import propagate_config
+from timecycle.data.augment.composites import CompositesConfig
 from timecycle.errors import SettingsError
-from timecycle.evaluation.badja import find_badja
 from timecycle.evaluation.benchmark import Benchmark
-from timecycle.evaluation.compare import compare, text
-from timecycle.evaluation.composites import CompositesConfig, find_composites, make_composites
-from timecycle.evaluation.davis import Year, find_davis
 from timecycle.evaluation.evaluate import evaluate, evaluate_masks
-from timecycle.evaluation.jhmdb import find_jhmdb
-from timecycle.evaluation.methods import load_method, method_names
-from timecycle.evaluation.plots import write_pictures
-from timecycle.evaluation.reconstruction import find_reconstruction
-from timecycle.evaluation.report import REPORT, Report, read_report
-from timecycle.evaluation.vip import Task, find_vip
+from timecycle.evaluation.methods.registry import load_method, method_names
+from timecycle.evaluation.protocols.badja import find_badja
+from timecycle.evaluation.protocols.composites import find_composites, make_composites
+from timecycle.evaluation.protocols.davis import Year, find_davis
+from timecycle.evaluation.protocols.jhmdb import find_jhmdb
+from timecycle.evaluation.protocols.reconstruction import find_reconstruction
+from timecycle.evaluation.protocols.vip import Task, find_vip
+from timecycle.evaluation.reporting.compare import compare, comparison_text
+from timecycle.evaluation.reporting.plots import write_pictures
+from timecycle.evaluation.reporting.report import REPORT, Report, read_report
 from timecycle.model.registry import DEFAULT_ENCODER
 
 Root = Annotated[Positional[Path], arg(metavar="ROOT", help="the dataset's folder, in its own layout")]
@@ -33,7 +34,7 @@ Sequences = Annotated[tuple[str, ...], arg(metavar="NAME ...", help="only these 
 
 @dataclass(frozen=True, kw_only=True)
 class _Protocol(ABC):
-    """What the commands of all protocols share."""
+    """Options of every protocol."""
 
     root: Root
     out: Out
@@ -43,7 +44,7 @@ class _Protocol(ABC):
     sequences: Sequences = ()
     device: Device = "auto"
     precision: Precision = "fp32"
-    overwrite: Annotated[bool, arg(help="do again what is there already")] = False
+    overwrite: Annotated[bool, arg(help="replace an existing evaluation")] = False
 
     @abstractmethod
     def find(self) -> Benchmark: ...
@@ -52,7 +53,7 @@ class _Protocol(ABC):
         config = propagate_config(self.preset, self.set)
         benchmark = self.find()
         method = load_method(self.encoder, device=self.device, precision=self.precision)
-        with board() as show:
+        with progress_bars() as show:
             report = evaluate(benchmark, method, config, self.out, overwrite=self.overwrite, progress=show)
             pictures = write_pictures(report, self.out, clips=benchmark.clips)
         _print(report, self.out, pictures)
@@ -60,11 +61,11 @@ class _Protocol(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Davis(_Protocol):
-    """Masks of the first frame carried through DAVIS-2016 or -2017 val: region J and boundary F.
+    """DAVIS-2016 or -2017 val: propagated masks, region J and boundary F.
 
     For example: timecycle evaluate davis DAVIS --encoder vgg16 -o out
 
-    or, for masks that any other program made: timecycle evaluate davis DAVIS --masks results -o out
+    or, for the masks of another program: timecycle evaluate davis DAVIS --masks results -o out
     """
 
     year: Annotated[Year | None, arg(help="2016 (one object) or 2017; by default the newest that ROOT lists")] = None
@@ -79,25 +80,25 @@ class Davis(_Protocol):
             return
         self._refuse_settings()
         benchmark = self.find()
-        with board() as show:
+        with progress_bars() as show:
             report = evaluate_masks(benchmark, self.masks, self.out, overwrite=self.overwrite, progress=show)
             pictures = write_pictures(report, self.out, clips=benchmark.clips, predictions=self.masks)
         _print(report, self.out, pictures)
 
     def _refuse_settings(self) -> None:
-        """Settings that change nothing would look as if they had."""
+        """Refuse settings of prediction, which have no effect on stored masks."""
         defaults = {field.name: field.default for field in fields(self)}
         given = [f"--{name}" for name in ("encoder", "preset", "set") if getattr(self, name) != defaults[name]]
         if given:
             raise SettingsError(
-                f"{' and '.join(given)} beside --masks: these say how to predict; with --masks nothing is predicted",
+                f"{' and '.join(given)} cannot be combined with --masks, which scores stored masks without predicting",
                 remedy=f"leave out {' and '.join(given)}, or leave out --masks to predict",
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Jhmdb(_Protocol):
-    """Joints of the first frame carried through JHMDB's split 1 test clips: PCK."""
+    """JHMDB, test clips of split 1: propagated joints, PCK."""
 
     def find(self) -> Benchmark:
         return find_jhmdb(self.root, names=self.sequences)
@@ -105,7 +106,7 @@ class Jhmdb(_Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Vip(_Protocol):
-    """Human parts carried through VIP val: mIoU of the classes, or AP of part instances."""
+    """VIP val: propagated human parts, mIoU of classes or AP of instances."""
 
     preset: Preset = "vip"
     task: Annotated[Task, arg(help="semantic: mIoU of 20 classes; parts: AP of part instances")] = "semantic"
@@ -116,7 +117,7 @@ class Vip(_Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Badja(_Protocol):
-    """Joints of animals carried through DAVIS sequences: PCK."""
+    """BADJA: propagated joints of animals in DAVIS sequences, PCK."""
 
     davis: Annotated[Path | None, arg(metavar="DIR", help="the DAVIS folder, if ROOT is not inside or beside it")] = (
         None
@@ -128,10 +129,10 @@ class Badja(_Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Reconstruction(_Protocol):
-    """Frames of DAVIS rebuilt from earlier ones by dense correspondence: L1 in RGB."""
+    """DAVIS frames rebuilt from earlier ones by dense correspondence, L1 in RGB."""
 
-    gaps: Annotated[tuple[int, ...], arg(help="how many frames earlier")] = (5, 10)
-    stride: Annotated[int, arg(help="rebuild only every so many frames: less exact, and as much faster")] = 1
+    gaps: Annotated[tuple[int, ...], arg(help="distances to the earlier frame, in frames")] = (5, 10)
+    stride: Annotated[int, arg(help="rebuild one frame in STRIDE: faster, less exact")] = 1
 
     def find(self) -> Benchmark:
         return find_reconstruction(self.root, gaps=self.gaps, stride=self.stride, names=self.sequences)
@@ -139,16 +140,16 @@ class Reconstruction(_Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Composites(_Protocol):
-    """No labels? Things cut out of your videos are moved across others of them, and their masks are known.
+    """Synthetic composites of your own videos, with known masks; needs no labels.
 
     For example: timecycle evaluate composites videos/ --encoder rgb --preset fast -o out
     """
 
-    seed: Annotated[int, arg(help="another one makes other clips")] = 0
-    footage: Annotated[Path | None, arg(metavar="DIR", help="where the clips are kept; beside OUT by default")] = None
+    seed: Annotated[int, arg(help="a different seed makes different clips")] = 0
+    footage: Annotated[Path | None, arg(metavar="DIR", help="folder of the clips; beside OUT by default")] = None
 
     def find(self) -> Benchmark:
-        with board() as show:
+        with progress_bars() as show:
             folder = self.out.with_name(f"{self.out.name}-footage") if self.footage is None else self.footage
             made = make_composites(self.root, folder, CompositesConfig(seed=self.seed), progress=show("composing"))
         return find_composites(made, names=self.sequences)
@@ -156,7 +157,7 @@ class Composites(_Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Compare:
-    """Which of two results is better, and whether this data can tell.
+    """Compare two results, with confidence intervals over sequences.
 
     For example: timecycle evaluate compare out/rgb out/vgg16
     """
@@ -165,12 +166,12 @@ class Compare:
     b: Annotated[Positional[Path], arg(metavar="B", help="the other one")]
 
     def __call__(self) -> None:
-        out.print(text(compare(read_report(self.a), read_report(self.b))))
+        out.print(comparison_text(compare(read_report(self.a), read_report(self.b))))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
-    """Score an encoder, or anyone's masks, by a protocol of the paper."""
+    """Score an encoder, or the masks of another program, on a benchmark."""
 
     protocol: (
         Annotated[Davis, subcommand("davis")]

@@ -9,7 +9,7 @@ from tyro.conf import Positional, arg
 
 from timecycle.api import flow_to_folder
 from timecycle.cli.console import out
-from timecycle.cli.options import AllowDamaged, Device, Encoder, Out, Preset, Settings
+from timecycle.cli.options import AllowDamaged, Device, Encoder, Out, Overwrite, Preset, Settings
 from timecycle.config import propagate_config
 from timecycle.labels import index_of
 from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
@@ -18,22 +18,22 @@ from timecycle.video import Frame, open_video
 
 @dataclass(frozen=True, kw_only=True)
 class Flow:
-    """Dense correspondence from image A to image B: flow.npy, warp.png, arrows.png and matches.png.
+    """Compute dense correspondence from image A to image B: flow.npy, warp.png, arrows.png and matches.png.
 
-    For example: timecycle flow a.png b.png -o out
-
-    or: timecycle flow dog.mp4@0 dog.mp4@5 -o out
+    Examples:
+      timecycle flow a.png b.png -o out
+      timecycle flow dog.mp4@0 dog.mp4@5 -o out
     """
 
-    a: Annotated[Positional[str], arg(metavar="A", help="an image, or VIDEO@INDEX")]
-    b: Annotated[Positional[str], arg(metavar="B", help="an image, or VIDEO@INDEX")]
+    a: Annotated[Positional[str], arg(metavar="A", help="an image, or VIDEO@FRAME")]
+    b: Annotated[Positional[str], arg(metavar="B", help="an image, or VIDEO@FRAME")]
     out: Out
     encoder: Encoder = DEFAULT_ENCODER
     preset: Preset = "default"
     set: Settings = ()
     allow_damaged: AllowDamaged = False
     device: Device = "auto"
-    overwrite: Annotated[bool, arg(help="replace what an earlier call wrote")] = False
+    overwrite: Overwrite = False
 
     def __call__(self) -> None:
         config = propagate_config(self.preset, ("anchor_window_px=none", *self.set))

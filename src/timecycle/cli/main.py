@@ -1,4 +1,4 @@
-"""The verbs, and what becomes of errors."""
+"""The commands, exit codes, and how errors are printed."""
 
 import logging
 import os
@@ -18,35 +18,40 @@ from timecycle.cli.demo import Demo
 from timecycle.cli.doctor import Doctor
 from timecycle.cli.evaluate import Evaluate
 from timecycle.cli.flow import Flow
+from timecycle.cli.frames import Frames
+from timecycle.cli.help import asks_for_help, check_options, command_help, find_command
 from timecycle.cli.pack import PackVideos
+from timecycle.cli.presets import Presets
 from timecycle.cli.propagate import Propagate
 from timecycle.cli.train import Train
 from timecycle.cli.tune import Tune
 from timecycle.cli.weights import Weights
-from timecycle.cores import usable_cores
+from timecycle.concurrency import usable_cores
 from timecycle.errors import TimecycleError, first_line
-from timecycle.shortages import explained
+from timecycle.shortages import explain_error
 from timecycle.version import __version__
 
 _SIGPIPE = 13
 _TRACEBACK = "TIMECYCLE_TRACEBACK"
-_RESUME = "; to go on, run it again with --resume and without --overwrite"
-_AGAIN = "; to go on, run it again"
-_GOES_ON = {"propagate": _RESUME, "train": _RESUME, "pack": _AGAIN, "bulk": _AGAIN}
+_RESUME = "; to resume, run it again with --resume and without --overwrite"
+_AGAIN = "; to resume, run it again"
+_HOW_TO_RESUME = {"propagate": _RESUME, "train": _RESUME, "pack": _AGAIN, "bulk": _AGAIN}
 
 
-# Each with one line for `timecycle --help`; `timecycle COMMAND --help` has the rest, from its class.
+# One line each for `timecycle --help`; `timecycle COMMAND --help` prints the docstring of the class.
 _COMMANDS: dict[str, tuple[Callable[..., object], str]] = {
-    "demo": (Demo, "try everything on a small clip: a minute, no download"),
+    "demo": (Demo, "try everything on a small clip: one minute, no download"),
     "propagate": (Propagate, "propagate the annotations of some frames through a video"),
-    "check": (Check, "list the frames to look at first, with a page of pictures"),
+    "check": (Check, "list the frames to review first, with a page of pictures"),
     "correct": (Correct, "correct frames of a finished run, or undo a correction"),
-    "audit": (Audit, "find labels of any tool that do not fit their video"),
-    "tune": (Tune, "find the presets and encoders that suit a clip"),
-    "flow": (Flow, "dense correspondence between two images"),
+    "audit": (Audit, "find errors in labels that any tool made"),
+    "tune": (Tune, "rank presets and encoders on a clip"),
+    "frames": (Frames, "save frames of a video as PNG, to annotate elsewhere"),
+    "flow": (Flow, "compute dense correspondence between two images"),
     "train": (Train, "learn an encoder from raw video, without labels"),
     "evaluate": (Evaluate, "score an encoder, or anyone's masks, on a benchmark"),
     "weights": (Weights, "list, verify, show and convert weights"),
+    "presets": (Presets, "list presets, or print one"),
     "pack": (PackVideos, "pack videos into shards for training at scale"),
     "bulk": (Bulk, "propagate annotations through many videos"),
     "doctor": (Doctor, "show what is installed and what this machine will use"),
@@ -54,22 +59,26 @@ _COMMANDS: dict[str, tuple[Callable[..., object], str]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; what a user can mend is one line and exit code 2, what nobody foresaw one line and 1."""
+    """Run one command and return its exit code.
+
+    0: done. 1: some videos failed, or an unexpected error. 2: an error that the user can fix, in one line with a
+    remedy. 130: interrupted.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         try:
             return _run(words)
         finally:
-            sys.stdout.flush()  # here, where a reader that has gone is still met with silence
+            sys.stdout.flush()  # here, where a closed pipe is still caught
     except BrokenPipeError:
         if not _reader_is_gone():
             raise
-        # Nobody reads on, as after `| head`: the rest of the output has no place to go, when Python ends too.
-        _write_nowhere()
+        # As after `| head`: nobody reads the rest of the output, nor what Python flushes at its end.
+        _discard_output()
         return 128 + _SIGPIPE
-    except OSError as error:  # standard output cannot be written, to a full disk for one
-        _write_nowhere()
-        return _tell(error)
+    except OSError as error:  # standard output cannot be written, for example to a full disk
+        _discard_output()
+        return _print_error(error)
 
 
 def _run(words: list[str]) -> int:
@@ -79,31 +88,40 @@ def _run(words: list[str]) -> int:
     if words in ([], ["-h"], ["--help"]):
         out.print(_help())
         return 0
-    logging.basicConfig(format="%(message)s", level=logging.WARNING, handlers=[_OnConsole()])
+    logging.basicConfig(format="%(message)s", level=logging.WARNING, handlers=[_ConsoleHandler()])
+    commands = {name: command for name, (command, _) in _COMMANDS.items()}
+    try:
+        typed = find_command(words, commands)
+        if asks_for_help(words):
+            out.print(command_help(typed))
+            return 0
+        check_options(typed, words)
+    except TimecycleError as error:
+        return _print_error(error)
     command = tyro.extras.subcommand_cli_from_dict(
-        {name: command for name, (command, _) in _COMMANDS.items()},
+        commands,
         prog="timecycle",
         args=words,
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
     )
-    _bound_threads()
+    _limit_threads()
     try:
         code = command()
     except BrokenPipeError:
         raise
     except KeyboardInterrupt:
-        err.print(f"interrupted{_GOES_ON.get(words[0], '')}")
+        err.print(f"interrupted{_HOW_TO_RESUME.get(words[0], '')}")
         return 130
     except Exception as error:
         if os.environ.get(_TRACEBACK) and not isinstance(error, TimecycleError):
             raise
-        return _tell(error)
-    return code if isinstance(code, int) else 0  # 1: it is done, but not all of it could be
+        return _print_error(error)
+    return code if isinstance(code, int) else 0
 
 
-def _tell(error: Exception) -> int:
-    """Say what went wrong and what to try; returns the exit code."""
-    known = explained(error)
+def _print_error(error: Exception) -> int:
+    """Print what went wrong and what to try; return the exit code."""
+    known = explain_error(error)
     if known is not None:
         err.print(f"error: {known.problem}\n  try: {known.remedy}")
         return 2
@@ -114,8 +132,8 @@ def _tell(error: Exception) -> int:
     return 1
 
 
-def _write_nowhere() -> None:
-    """Let what is still to be printed vanish, also when Python ends."""
+def _discard_output() -> None:
+    """Send the rest of standard output nowhere, including what Python flushes when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -123,14 +141,14 @@ def _help() -> str:
     """One line for each command."""
     return "\n".join(
         (
-            "usage: timecycle COMMAND ...",
+            "usage: timecycle COMMAND ..., or timecycle --version",
             "",
             "Propagate the annotations of a few frames through the whole video.",
             "",
             *(f"  {name:<11}{line}" for name, (_, line) in _COMMANDS.items()),
             "",
-            "timecycle COMMAND --help explains a command, timecycle --version tells the",
-            "version. To begin: timecycle demo",
+            "timecycle COMMAND --help describes a command. To begin: timecycle demo",
+            "exit codes: 0 done, 1 videos failed or bug, 2 user error, 130 interrupted",
         )
     )
 
@@ -147,15 +165,14 @@ def _reader_is_gone() -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
-class _OnConsole(logging.Handler):
-    """Prints messages where progress is shown, so that neither cuts the other off."""
+class _ConsoleHandler(logging.Handler):
+    """Prints log messages on the console that shows progress, so that neither garbles the other."""
 
     def emit(self, record: logging.LogRecord) -> None:
         err.print(self.format(record))
 
 
-def _bound_threads() -> None:
-    """No more threads than cores that may be used, unless someone has said how many: torch does not see what a
-    container is allowed."""
+def _limit_threads() -> None:
+    """Use no more threads than usable cores, unless OMP_NUM_THREADS is set: torch ignores a container's limits."""
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(min(torch.get_num_threads(), usable_cores()))

@@ -4,70 +4,80 @@ import dataclasses
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
-from tyro.conf import arg
+from tyro.conf import Positional, arg
 
+from timecycle.confidence.fusion import ConfidenceConfig
 from timecycle.config import preset_names
 from timecycle.errors import LabelError, SettingsError
 from timecycle.labels.reading import is_label_file
 from timecycle.model import inference
 from timecycle.model.registry import PrecisionChoice, encoder_names
-from timecycle.outputs import LabelFiles
-from timecycle.propagation.confidence import TrustConfig
 from timecycle.propagation.settings import PropagateConfig
+from timecycle.runs.outputs import LabelFiles
 from timecycle.video.image_file import IMAGE_SUFFIXES
 
 _PRESETS = ", ".join(preset_names("propagate"))
 _SETTINGS = ", ".join(field.name for field in dataclasses.fields(PropagateConfig))
+_KIND_HELP = "kind of the labels; by default keypoints for CSV files and masks for images"
 
-Out = Annotated[Path, arg(aliases=["-o"], help="folder to write to")]
-Encoder = Annotated[str, arg(help=f"a .safetensors file, a folder, a Hub model, or {', '.join(encoder_names())}")]
-Preset = Annotated[str, arg(help=f"settings: {_PRESETS}")]
-Settings = Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help=f"change settings of the preset: {_SETTINGS}")]
-Device = Annotated[inference.Device, arg(help="where to compute")]
-Abstain = Annotated[
-    float,
-    arg(metavar="CONFIDENCE", help="objects less sure than this are not labelled: nothing rather than a guess"),
+TrackKind = Literal["masks", "parts", "keypoints"]  # kinds with objects that can be followed
+
+VideoArgument = Annotated[
+    Positional[str], arg(metavar="VIDEO", help="a video file, a folder of images or a quoted glob")
 ]
-Unjudged = Annotated[bool, arg(help="do not judge how sure labels are")]
+RunArgument = Annotated[Positional[Path], arg(metavar="OUT", help="the folder that `timecycle propagate -o OUT` wrote")]
+Kind = Annotated[Literal["masks", "parts", "keypoints", "texture", "coordinates"] | None, arg(help=_KIND_HELP)]
+TrackKindOption = Annotated[TrackKind | None, arg(help=_KIND_HELP)]
+Fps = Annotated[float | None, arg(help="frames per second of a folder of images; by default 24")]
+Out = Annotated[Path, arg(aliases=["-o"], metavar="FOLDER", help="folder to write to")]
+Overwrite = Annotated[bool, arg(help="replace existing output")]
+Encoder = Annotated[
+    str, arg(metavar="NAME", help=f"a .safetensors file, a folder, a Hub model, or {', '.join(encoder_names())}")
+]
+Preset = Annotated[str, arg(metavar="NAME", help=f"settings: {_PRESETS}; see `timecycle presets`")]
+Settings = Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help=f"change settings of the preset: {_SETTINGS}")]
+Device = Annotated[inference.Device, arg(help="device to compute on")]
+MinConfidence = Annotated[
+    float, arg(metavar="CONFIDENCE", help="leave objects with a lower confidence than this unlabelled")
+]
+NoConfidence = Annotated[bool, arg(help="do not estimate confidence")]
 Precision = Annotated[
     PrecisionChoice,
-    arg(help="fp32 is the most exact; auto is bf16 where the processor has it and descriptors agree"),
+    arg(help="fp32 is the most exact; auto is bf16 if the processor supports it and descriptors agree"),
 ]
-
-
-AllowDamaged = Annotated[
-    bool, arg(help="use what can be decoded of a damaged video; what is damaged is written to run.json")
-]
+AllowDamaged = Annotated[bool, arg(help="use the frames of a damaged video that can be decoded; run.json says which")]
 LabelFilesOption = Annotated[
     LabelFiles,
-    arg(help="label PNGs: with a palette, or plain grey whose values are the ids (for OpenCV, imageio, scikit-image)"),
+    arg(help="write label PNGs with a palette, or as grey values that are the ids (for OpenCV, imageio, scikit-image)"),
 ]
 
 
 def refuse_swapped(command: str, video: str, labels: Sequence[str], *options: str | Path) -> None:
-    """Recognise VIDEO and LABELS in each other's place, and give the command as it was meant."""
-    if len(labels) != 1 or not is_label_file(video) or not _is_footage(Path(labels[0])):
+    """Refuse VIDEO and LABELS in the wrong order; the remedy is the command in the right order."""
+    if len(labels) != 1 or not is_label_file(video) or not _is_video(Path(labels[0])):
         return
     words = shlex.join(["timecycle", command, labels[0], video, *map(str, options)])
-    raise LabelError(f"{labels[0]} is a video and {video} labels: they are in each other's place", remedy=words)
+    raise LabelError(f"{labels[0]} is a video and {video} is a label file: their order is swapped", remedy=words)
 
 
-def _is_footage(path: Path) -> bool:
+def _is_video(path: Path) -> bool:
     """Whether this can only be a video: a file that holds no labels, or a folder of several images."""
     if path.is_dir():
         return sum(file.suffix.lower() in IMAGE_SUFFIXES for file in path.iterdir()) > 1
     return path.is_file() and not is_label_file(str(path)) and path.suffix.lower() not in IMAGE_SUFFIXES
 
 
-def trust_of(*, abstain: float, unjudged: bool) -> TrustConfig | None:
-    """How labels are judged; none if they are not."""
-    if unjudged and abstain:
-        raise SettingsError("--abstain needs the confidence that --unjudged leaves out", remedy="leave one of them out")
-    return None if unjudged else TrustConfig(least=abstain)
+def confidence_settings(*, min_confidence: float, no_confidence: bool) -> ConfidenceConfig | None:
+    """The settings of the confidence estimate; None without one."""
+    if no_confidence and min_confidence:
+        raise SettingsError(
+            "--min-confidence needs the confidence that --no-confidence leaves out", remedy="leave one of them out"
+        )
+    return None if no_confidence else ConfidenceConfig(min_confidence=min_confidence)
 
 
-def encoder_from_anywhere(encoder: str) -> str:
-    """The encoder's word, as a path that does not depend on where the command was given."""
+def absolute_encoder(encoder: str) -> str:
+    """The encoder's name, with a path made absolute so that it can be found from any folder."""
     return str(Path(encoder).absolute()) if Path(encoder).exists() else encoder

@@ -1,180 +1,204 @@
 """`timecycle propagate`"""
 
+import csv
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from tyro.conf import Positional, UseAppendAction, arg
 
 from timecycle.cli.console import out, progress
 from timecycle.cli.options import (
-    Abstain,
     AllowDamaged,
     Device,
     Encoder,
+    Fps,
+    Kind,
     LabelFilesOption,
-    Out,
+    MinConfidence,
+    NoConfidence,
+    Overwrite,
     Precision,
     Preset,
     Settings,
-    Unjudged,
-    encoder_from_anywhere,
+    VideoArgument,
+    absolute_encoder,
+    confidence_settings,
     refuse_swapped,
-    trust_of,
 )
 from timecycle.config import propagate_config
 from timecycle.errors import LabelError, SettingsError
-from timecycle.extras import need
+from timecycle.extras import import_extra
 from timecycle.labels import Coordinates, Labels, Masks, Texture, path_of, read_labels, striped
-from timecycle.labels.box import Box, Inside, masks_of_boxes, object_in_box, whole_box
+from timecycle.labels.box import Box, Region, masks_of_boxes, object_in_box, whole_box
 from timecycle.labels.names import names_beside, names_of, parse_names
 from timecycle.labels.notes import note
 from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
-from timecycle.propagation.propagate import check_labels, space_of
-from timecycle.runs import Origin, Task, refuse_inside, run
+from timecycle.propagation.video import check_labels, space_of
+from timecycle.runs.run import Origin, RunSpec, refuse_inside, run
 from timecycle.video import Video, open_video
+
+_NEED_REVIEW = ("uncertain", "lost")  # states of a frame
 
 
 @dataclass(frozen=True, kw_only=True)
 class Propagate:
-    """Carry the labels of some frames through the whole video.
+    """Propagate the annotations of some frames through the whole video.
 
-    For example: timecycle propagate dog.mp4 first.png -o out
-
-    or: timecycle propagate frames/ 0=first.png 50=cat.png -o out
-
-    or: timecycle propagate dog.mp4 --box 120,80,260,240 --box 20,90,80,200 -o out
+    Examples:
+      timecycle propagate dog.mp4 first.png -o out
+      timecycle propagate frames/ 0=first.png 50=cat.png -o out
+      timecycle propagate dog.mp4 --box 120,80,260,240 --box 20,90,80,200 -o out
     """
 
-    video: Annotated[Positional[str], arg(metavar="VIDEO", help="a video file, a folder of images or a quoted glob")]
+    video: VideoArgument
     labels: Annotated[
         Positional[tuple[str, ...]],
-        arg(metavar="LABELS", help="a file (the first frame), FRAME=FILE, or a folder of files named by frame number"),
+        arg(
+            metavar="LABELS ...",
+            help="a file (of the first frame), FRAME=FILE, or a folder of files named by frame number",
+        ),
     ] = ()
-    out: Out
+    out: Annotated[
+        Path | None, arg(aliases=["-o"], metavar="FOLDER", help="folder to write to; by default VIDEO_timecycle")
+    ] = None
     box: Annotated[
         UseAppendAction[tuple[str, ...]],
-        arg(metavar="x0,y0,x1,y1", help="annotate what is in a box of frame 0 (needs OpenCV); again for each object"),
+        arg(
+            metavar="x0,y0,x1,y1",
+            help="annotate the object in a box of frame 0 (needs OpenCV); repeat it for more objects",
+        ),
     ] = ()
     box_as_is: Annotated[bool, arg(help="annotate the whole of each --box, its background too")] = False
     texture: Annotated[
-        str | None, arg(metavar="stripes|FILE", help="paint stripes on the labelled object, or an RGBA image")
+        str | None, arg(metavar="stripes|FILE", help="propagate stripes painted on the object, or an RGBA image")
     ] = None
-    coordinates: Annotated[bool, arg(help="carry every pixel's place on frame 0: long-range flow")] = False
-    kind: Annotated[
-        Literal["masks", "parts", "keypoints", "texture", "coordinates"] | None,
-        arg(help="what the labels are; by default keypoints for CSV files and masks for images"),
-    ] = None
+    coordinates: Annotated[bool, arg(help="propagate the position of every pixel of frame 0: long-range flow")] = False
+    kind: Kind = None
     names: Annotated[
         tuple[str, ...],
-        arg(metavar="ID=NAME ...", help="what objects are called, as 1=camel; or a names.json beside the labels"),
+        arg(metavar="ID=NAME ...", help="names of objects, as 1=camel; or a names.json beside the labels"),
     ] = ()
-    complete: Annotated[bool, arg(help="labelled frames show every object: one that is not drawn is not there")] = False
+    exhaustive: Annotated[
+        bool, arg(help="annotated frames show every object: one that is not annotated there is absent")
+    ] = False
     encoder: Encoder = DEFAULT_ENCODER
     preset: Preset = "default"
     set: Settings = ()
-    fps: Annotated[float | None, arg(help="frames per second of a folder of images (24)")] = None
+    fps: Fps = None
     allow_damaged: AllowDamaged = False
     device: Device = "auto"
     precision: Precision = "fp32"
-    abstain: Abstain = 0.0
-    unjudged: Unjudged = False
+    min_confidence: MinConfidence = 0.0
+    no_confidence: NoConfidence = False
     label_files: LabelFilesOption = "palette"
-    resume: Annotated[bool, arg(help="go on with an interrupted run")] = False
-    overwrite: Annotated[bool, arg(help="replace what an earlier run wrote")] = False
+    resume: Annotated[bool, arg(help="resume an interrupted run")] = False
+    overwrite: Overwrite = False
 
     def __call__(self) -> None:
-        refuse_swapped("propagate", self.video, self.labels, "-o", self.out)
+        refuse_swapped("propagate", self.video, self.labels, *(() if self.out is None else ("-o", self.out)))
         config = propagate_config(self.preset, self.set)
-        trust = trust_of(abstain=self.abstain, unjudged=self.unjudged)
+        confidence = confidence_settings(min_confidence=self.min_confidence, no_confidence=self.no_confidence)
         with open_video(self.video, fps=self.fps, allow_damaged=self.allow_damaged) as video:
-            labels = check_labels(video, self._read_labels(video))  # before anything is loaded or announced
+            labels = check_labels(video, self._read_labels(video))  # before anything is loaded or written
             encoder = load_encoder(self.encoder, device=self.device, precision=self.precision)
             origin = Origin(
                 video=str(Path(self.video).absolute()),
                 fps=self.fps,
-                encoder=encoder_from_anywhere(self.encoder),
+                encoder=absolute_encoder(self.encoder),
                 device=self.device,
                 precision=self.precision,
             )
-            task = Task(
+            spec = RunSpec(
                 video=video,
                 labels=labels,
                 encoder=encoder,
                 config=config,
-                trust=trust,
+                confidence=confidence,
                 names=self._names(labels),
                 label_files=self.label_files,
                 origin=origin,
             )
             with progress("propagating") as show:
-                done = run(task, self.out, resume=self.resume, overwrite=self.overwrite, progress=show)
+                done = run(spec, self._folder, resume=self.resume, overwrite=self.overwrite, progress=show)
         if done.already:
-            out.print(f"this run is finished: {done.frames} frames in {done.folder}")
+            out.print(f"this run is finished: {done.frames} frames -> {done.folder}{_review_hint(done.folder)}")
         else:
-            out.print(f"{done.frames} frames in {done.seconds:.1f} s -> {done.folder}")
+            time = f"in {done.seconds:.1f} s"
+            out.print(f"{done.frames} frames {time} -> {done.folder}{_review_hint(done.folder)}")
         out.print(f"look at {done.folder / 'contact.png'} and {done.folder / 'overlay.mp4'}")
+
+    @property
+    def _folder(self) -> Path:
+        """The output folder: by default named after the video, in the current folder."""
+        if self.out is not None:
+            return self.out
+        video = Path(self.video)
+        named = video.parent if "*" in video.name else video  # a glob stands for its folder
+        return Path(f"{named.absolute().stem}_timecycle")
 
     def _read_labels(self, video: Video) -> dict[int, Labels]:
         self._refuse_contradictions()
-        refuse_inside(self.out, [path_of(label) for label in self.labels])
+        refuse_inside(self._folder, [path_of(label) for label in self.labels])
         height, width = video.size.height_px, video.size.width_px
         if self.coordinates:
             return {0: Coordinates.of_image(height, width)}
         if self.texture not in (None, "stripes"):
             return {0: Texture.read(Path(str(self.texture)))}
         if self.box:
-            labels: dict[int, Labels] = {0: self._in_boxes(video)}
+            labels: dict[int, Labels] = {0: self._annotate_boxes(video)}
         else:
             labels = read_labels(
                 self.labels,
                 kind=self.kind,
-                complete=self.complete,
+                exhaustive=self.exhaustive,
                 numbers=video.numbers,
                 size=video.size.shape,
             )
-        return _striped(labels) if self.texture == "stripes" else labels
+        return _paint_stripes(labels) if self.texture == "stripes" else labels
 
     def _names(self, labels: dict[int, Labels]) -> dict[str, str]:
-        """Names given by hand, then those in a file beside the labels; of objects that are labelled."""
-        files = [path_of(label) for label in self.labels]
-        beside, given = names_beside(files), parse_names(self.names)
-        return names_of(space_of(labels).objects, beside, given)
+        """Names of the labelled objects: those of --names, then those of a file beside the labels."""
+        beside = names_beside([path_of(label) for label in self.labels])
+        return names_of(space_of(labels).objects, beside, parse_names(self.names))
 
-    def _in_boxes(self, video: Video) -> Masks:
+    def _annotate_boxes(self, video: Video) -> Masks:
         boxes = [_parse_box(text) for text in self.box]
         if self.box_as_is:
             return masks_of_boxes([whole_box(video.size.height_px, video.size.width_px, box) for box in boxes])
         try:
-            need("cv2", extra="assist")
+            import_extra("cv2", extra="assist")
         except SettingsError as error:
             raise SettingsError(
                 "OpenCV is not installed, which finds the object in a --box",
                 remedy=f"{error.remedy}, or pass --box-as-is to annotate the whole rectangle",
             ) from error
         image = video[0].image
-        found = [object_in_box(image, box) for box in boxes]
-        self._note_outlines([text for text, box, one in zip(self.box, boxes, found, strict=True) if _is_part(one, box)])
-        return masks_of_boxes(found)
+        masks = [object_in_box(image, box) for box in boxes]
+        self._note_outlines(
+            [text for text, box, mask in zip(self.box, boxes, masks, strict=True) if not _fills_box(mask, box)]
+        )
+        return masks_of_boxes(masks)
 
     def _note_outlines(self, boxes: Sequence[str]) -> None:
         if boxes:
             note(
                 f"the outline of the object in the box {' and '.join(boxes)} was found by GrabCut: look at the first "
-                f"frame of {self.out / 'contact.png'}; if it is wrong, draw a mask, or pass --box-as-is"
+                f"frame of {self._folder / 'contact.png'}; if it is wrong, annotate a mask, or pass --box-as-is"
             )
 
     def _refuse_contradictions(self) -> None:
-        """Labels come from one place: an option that would be ignored is refused."""
+        """Refuse two sources of annotations, and options that would be ignored."""
         sources = {
             "LABELS": bool(self.labels),
             "--box": bool(self.box),
             "--coordinates": self.coordinates,
             "--texture FILE": self.texture not in (None, "stripes"),
         }
-        used = [name for name, given in sources.items() if given]
+        used = [name for name, is_used in sources.items() if is_used]
         if not used:
             raise LabelError(
                 "no labels were given",
@@ -183,15 +207,24 @@ class Propagate:
         if self.coordinates and self.texture == "stripes":
             used.append("--texture stripes")
         if not self.labels:  # these say how LABELS are read
-            used += [name for name, given in (("--kind", self.kind), ("--complete", self.complete)) if given]
+            used += [name for name, value in (("--kind", self.kind), ("--exhaustive", self.exhaustive)) if value]
         if self.box_as_is and not self.box:
             raise LabelError("--box-as-is was given without --box", remedy="give --box x0,y0,x1,y1 beside it")
         if len(used) > 1:
             raise LabelError(f"{used[0]} and {used[1]} were both given", remedy=f"leave out {used[1]}")
 
 
-def _striped(labels: dict[int, Labels]) -> dict[int, Labels]:
-    """Stripes on the object of the one labelled frame."""
+def _review_hint(folder: Path) -> str:
+    """How many frames need review and the command to find them; nothing if none does."""
+    with (folder / "frames.csv").open(encoding="utf-8", newline="") as file:
+        count = sum(row["state"] in _NEED_REVIEW for row in csv.DictReader(file))
+    if not count:
+        return ""
+    return f"; {count} need{'s' if count == 1 else ''} review: timecycle check {shlex.quote(str(folder))}"
+
+
+def _paint_stripes(labels: dict[int, Labels]) -> dict[int, Labels]:
+    """Paint stripes on the object of the one annotated frame."""
     painted: dict[int, Labels] = {i: striped(masks) for i, masks in labels.items() if isinstance(masks, Masks)}
     if len(painted) != 1 or len(labels) != 1:
         raise LabelError(
@@ -200,15 +233,14 @@ def _striped(labels: dict[int, Labels]) -> dict[int, Labels]:
     return painted
 
 
-def _is_part(inside: Inside, box: Box) -> bool:
-    """Whether an object is less than its whole box."""
-    height, width = inside.shape
-    return not np.array_equal(inside, whole_box(height, width, box))
+def _fills_box(mask: Region, box: Box) -> bool:
+    height, width = mask.shape
+    return np.array_equal(mask, whole_box(height, width, box))
 
 
 def _parse_box(text: str) -> tuple[float, float, float, float]:
     try:
-        x0, y0, x1, y1 = (float(part) for part in text.split(","))
+        x0, y0, x1, y1 = (float(number) for number in text.split(","))
     except ValueError as error:
         raise LabelError(
             f"{text!r} is not a box", remedy="write --box x0,y0,x1,y1 in pixels, for example 120,80,260,240"

@@ -11,102 +11,108 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.cli.console import Bar, board, err, out
+from timecycle.cli.console import Bar, err, out, progress_bars
 from timecycle.cli.options import Out
 from timecycle.config import build, preset_names, train_config
 from timecycle.errors import SettingsError
-from timecycle.model.shipped import find_shipped
+from timecycle.model.bundled import find_bundled
 from timecycle.model.weights import load_weights, read_card
 from timecycle.training import trainer
-from timecycle.training.corpus import DEFAULT_CACHE_GB, Videos
-from timecycle.training.distributed import Crew, crew_here
-from timecycle.training.heldout import fewest_steps, verdict
+from timecycle.training.corpus import DEFAULT_CACHE_GB, VideoSource
+from timecycle.training.distributed import ProcessGroup, process_group
+from timecycle.training.heldout import fewest_steps, recommendation
 from timecycle.training.pace import steps_in
 from timecycle.training.record import finished_weights, has_record, read_settings
 from timecycle.training.settings import TrainConfig
 
 _PRESETS = ", ".join(preset_names("train"))
-_INTERRUPTED = 130  # what a shell expects of a command that Ctrl-C ended
-_MUCH_WAITING = 0.1  # of the time: below, clips come as fast as they are learned from
+_INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
+_MUCH_WAITING = 0.1  # share of the time; below it, reading clips keeps up with training
 
 
 @dataclass(frozen=True, kw_only=True)
 class Train:
-    """Learn an encoder from raw video, without a label.
+    """Train an encoder on raw video, without labels.
 
     For example: timecycle train videos/ -o run --minutes 30
 
     then: timecycle propagate dog.mp4 first.png --encoder run/weights.safetensors -o out
 
-    Ctrl-C saves. An interrupted run goes on with: timecycle train videos/ -o run --resume
+    Ctrl-C saves. Resume an interrupted run with: timecycle train videos/ -o run --resume
     """
 
     videos: Annotated[
         Positional[str],
         arg(
             metavar="VIDEOS",
-            help="a folder of videos, searched recursively, one video, or a pack as s3://bucket/corpus",
+            help="a folder of videos, searched recursively, one video, or a pack such as s3://bucket/corpus",
         ),
     ]
     out: Out
     preset: Annotated[str, arg(help=f"settings: {_PRESETS}")] = "small"
     set: Annotated[
         tuple[str, ...],
-        arg(metavar="NAME=VALUE ...", help="change settings of the preset, as optimizer.rate=1e-3 walks.dropout=0"),
+        arg(
+            metavar="NAME=VALUE ...",
+            help="change settings of the preset, such as optimizer.learning_rate=1e-3 walks.dropout=0",
+        ),
     ] = ()
     start: Annotated[
-        Path | None, arg(name="from", metavar="WEIGHTS", help="go on from these weights, and say whether it helped")
+        Path | None,
+        arg(name="from", metavar="WEIGHTS", help="start from these weights, and report whether training helped"),
     ] = None
-    steps: Annotated[int | None, arg(help="how many steps; by default the preset's")] = None
-    minutes: Annotated[float | None, arg(help="as many steps as take about so long")] = None
+    steps: Annotated[int | None, arg(help="number of steps; by default the preset's")] = None
+    minutes: Annotated[float | None, arg(help="train for about so long: sets the number of steps")] = None
     licence: Annotated[
-        str, arg(aliases=["--license"], metavar="NAME", help="terms of the weights, for their card, as CC-BY-4.0")
+        str,
+        arg(aliases=["--license"], metavar="NAME", help="licence of the weights, for their card, such as CC-BY-4.0"),
     ] = ""
-    cache: Annotated[Path | None, arg(help="where shards of a pack are kept; by default in the user's cache")] = None
-    cache_gb: Annotated[float, arg(help="how many gigabytes of them at most")] = DEFAULT_CACHE_GB
-    resume: Annotated[bool, arg(help="go on with the run in the folder, with its own settings")] = False
+    cache: Annotated[Path | None, arg(help="folder for cached shards of a pack; by default in the user's cache")] = None
+    cache_gb: Annotated[float, arg(help="size limit of this cache in gigabytes")] = DEFAULT_CACHE_GB
+    resume: Annotated[bool, arg(help="resume the run in the folder, with its own settings")] = False
     overwrite: Annotated[bool, arg(help="replace an earlier run")] = False
 
     def __call__(self) -> None:
         self._check_amounts()
-        crew = crew_here()
+        group = process_group()
         try:
-            with board(shown=crew.leads) as bar:
-                done = self._train(bar, crew)
+            with progress_bars(shown=group.is_main) as bar:
+                done = self._train(bar, group)
         except KeyboardInterrupt:
             if has_record(self.out):
                 raise
-            err.print("interrupted before the first step; give the same command again: examined videos are kept")
+            err.print("interrupted before the first step; run the same command again: probed videos are kept")
             raise SystemExit(_INTERRUPTED) from None
-        if crew.leads:
+        if group.is_main:
             self._print(done)
         if done.interrupted:
             raise SystemExit(_INTERRUPTED)
 
-    def _train(self, bar: Callable[[str], Bar], crew: Crew) -> trainer.Trained:
+    def _train(self, bar: Callable[[str], Bar], group: ProcessGroup) -> trainer.TrainingResult:
         if self.resume:
             config = self._resumed_config()
             weights = finished_weights(self.out)
             if weights is not None:
-                return trainer.Trained(self.out, weights, config.steps, None, None)
-        examined = None if self.resume else bar("examining")  # a resumed run keeps to the index it began with
-        watch = trainer.Watch(
-            step=_shown_on(bar("learning")),
-            video=examined or _unseen,
-            note=err.print if crew.leads else _unsaid,
-            worry=err.print,
+                return trainer.TrainingResult(self.out, weights, config.steps, None, None)
+        probing = None if self.resume else bar("probing")  # a resumed run keeps its index
+        callbacks = trainer.Callbacks(
+            step=_show_on(bar("training")),
+            probed=probing or _ignore,
+            info=err.print if group.is_main else _ignore,
+            warning=err.print,
         )
         if not self.resume:
             config = self._config()
-        start_path = find_shipped(str(self.start)) or self.start if self.start else None
+        start_path = find_bundled(str(self.start)) or self.start if self.start else None
         start = load_weights(start_path) if start_path else None
         start_card = read_card(start_path) if start_path else None
         if start is not None:
             config = dataclasses.replace(config, encoder=start.config)
         if start_card is not None and self.licence not in ("", start_card.licence):
-            watch.worry(f"the weights this run begins with are under {start_card.licence}, whose terms stay with them")
+            callbacks.warning(f"the initial weights are under {start_card.licence}, whose terms still apply to them")
         if self.minutes is not None and not self.resume:
-            config = self._fitted(self.minutes, config, dataclasses.replace(watch, worry=_unsaid))
+            # Unusable videos are reported when the run itself begins.
+            config = self._config_for_minutes(self.minutes, config, dataclasses.replace(callbacks, warning=_ignore))
         return trainer.train(
             self._videos,
             self.out,
@@ -116,18 +122,18 @@ class Train:
             resume=self.resume,
             overwrite=self.overwrite,
             licence=self.licence,
-            watch=watch,
+            callbacks=callbacks,
             processes=os.cpu_count() or 1,
         )
 
     @property
-    def _videos(self) -> Videos:
-        return Videos(place=self.videos, cache=self.cache, cache_gb=self.cache_gb)
+    def _videos(self) -> VideoSource:
+        return VideoSource(location=self.videos, cache=self.cache, cache_gb=self.cache_gb)
 
     def _check_amounts(self) -> None:
         if self.minutes is not None and not 0 < self.minutes < math.inf:
             raise SettingsError(
-                f"--minutes is {self.minutes:g}", remedy="give more than 0, or leave it out for the steps of the preset"
+                f"--minutes is {self.minutes:g}", remedy="give more than 0, or leave it out to use the preset's steps"
             )
         if self.steps is not None and self.minutes is not None:
             raise SettingsError("--steps and --minutes were both given", remedy="leave one of them out")
@@ -137,12 +143,12 @@ class Train:
         return train_config(self.preset, (*self.set, *steps))
 
     def _resumed_config(self) -> TrainConfig:
-        """The settings of the run that is resumed; given again, they must be the same."""
+        """Return the settings of the resumed run; settings on the command line must equal them."""
         recorded = build(TrainConfig, read_settings(self.out))
         if self.steps is None and not self.set:
             return recorded
         given = self._config()
-        # What was found out when the run began: how many steps fit, and what the processor can do.
+        # Set when the run began: the steps that fit into --minutes, the precision, and the encoder of --from.
         given = dataclasses.replace(
             given,
             steps=recorded.steps if self.steps is None else given.steps,
@@ -157,54 +163,52 @@ class Train:
             ]
             raise SettingsError(
                 f"the run in {self.out} was started with another setting of {', '.join(changed)}",
-                remedy="a run goes on with its own settings: leave --preset, --set and --steps out",
+                remedy="a resumed run keeps its settings: leave --preset, --set and --steps out",
             )
         return recorded
 
-    def _fitted(self, minutes: float, config: TrainConfig, watch: trainer.Watch) -> TrainConfig:
-        """As many steps as take about so many minutes."""
+    def _config_for_minutes(self, minutes: float, config: TrainConfig, callbacks: trainer.Callbacks) -> TrainConfig:
+        """Set the number of steps that take about so many minutes."""
         _refuse_several_processes()
-        err.print("timing a few steps first, to see how many fit")
-        trainer.prepare(self._videos, self.out, overwrite=self.overwrite, watch=watch, processes=os.cpu_count() or 1)
+        err.print("timing a few steps first, to compute how many fit")
+        trainer.prepare(
+            self._videos, self.out, overwrite=self.overwrite, callbacks=callbacks, processes=os.cpu_count() or 1
+        )
         fitting = steps_in(minutes, self._videos, self.out, config)
         out.print(f"{fitting} steps take about {minutes:g} minutes here")
         fewest = fewest_steps(config.batch)
         if fitting < fewest:
-            err.print(f"note: that is too few to learn anything; {fewest} steps would be a beginning")
+            err.print(f"note: that is too few to learn anything; train for {fewest} steps or more")
         return dataclasses.replace(config, steps=fitting)
 
-    def _print(self, done: trainer.Trained) -> None:
+    def _print(self, done: trainer.TrainingResult) -> None:
         if done.weights is None:
-            words = shlex.join(["timecycle", "train", self.videos, "-o", str(self.out), "--resume"])
-            out.print(f"stopped after {done.steps} steps, all saved; to go on: {words}")
+            command = shlex.join(["timecycle", "train", self.videos, "-o", str(self.out), "--resume"])
+            out.print(f"stopped after {done.steps} steps, all saved; to resume: {command}")
             return
         if done.after is None:
             out.print(f"this run is finished: {done.steps:,} of {done.steps:,} steps")
         else:
             for name, value in done.after.figures().items():
-                was = f" (before: {done.before.figures()[name]:.3f})" if done.before is not None else ""
-                out.print(f"  {name:<16} {value:.3f}{was}")
-            said = verdict(done.before, done.after, steps=done.steps, batch=done.batch)
-            if said:
-                out.print(said)
+                before = f" (before: {done.before.figures()[name]:.3f})" if done.before is not None else ""
+                out.print(f"  {name:<16} {value:.3f}{before}")
+            advice = recommendation(done.before, done.after, steps=done.steps, batch=done.batch)
+            if advice:
+                out.print(advice)
         out.print(f"weights: {done.weights}; curves: {self.out / 'journal.jsonl'}; pictures: {self.out / 'pictures'}")
 
 
 def _refuse_several_processes() -> None:
-    """Each would time its own steps, and they would not end together."""
-    if crew_here().world > 1:
+    """Refuse --minutes for several processes: each would time its own steps, and they would stop at different ones."""
+    if process_group().world_size > 1:
         raise SettingsError("--minutes was given to several processes", remedy="give the number of steps with --steps")
 
 
-def _unseen(_: int, __: int) -> None:
-    """Show nothing."""
+def _ignore(*_: object) -> None:
+    pass
 
 
-def _unsaid(_: str) -> None:
-    """Say nothing: what examining finds is said when the run itself begins, and by one process."""
-
-
-def _shown_on(bar: Bar) -> Callable[[trainer.Progress], None]:
+def _show_on(bar: Bar) -> Callable[[trainer.Progress], None]:
     def show(now: trainer.Progress) -> None:
         waiting = f" · {now.data_share:.0%} waiting" if now.data_share > _MUCH_WAITING else ""
         bar(now.step, now.steps, f"loss {now.losses['total']:.3f}{waiting}")

@@ -1,4 +1,4 @@
-"""`timecycle weights`: what comes with the package, what a file is, and other programs' checkpoints converted."""
+"""`timecycle weights`: list, verify, show and convert weights."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from tyro.conf import Positional, arg, subcommand
 from timecycle.cli.console import out
 from timecycle.errors import OutputError, WeightsError
 from timecycle.files import sha256
+from timecycle.model.bundled import bundled_weights, find_bundled, verify_weights
 from timecycle.model.checkpoints import read_checkpoint
-from timecycle.model.shipped import find_shipped, shipped, verify_weights
 from timecycle.model.weights import Card, read_card, save_weights
 
-Name = Annotated[Positional[str], arg(metavar="WEIGHTS", help="a name that `weights list` gives, or a file")]
+Name = Annotated[Positional[str], arg(metavar="WEIGHTS", help="a name from `timecycle weights list`, or a file")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class List:
-    """The weights that come with the package."""
+    """List the bundled weights."""
 
     def __call__(self) -> None:
-        for weights in shipped():
+        for weights in bundled_weights():
             card = read_card(weights.path)
             size_mb = weights.path.stat().st_size / 1e6
             out.print(f"{weights.name}  {size_mb:.1f} MB  {card.trained_on if card else ''}")
@@ -30,19 +30,19 @@ class List:
 
 @dataclass(frozen=True, kw_only=True)
 class Verify:
-    """Is a file of weights whole? By default all that come with the package are examined."""
+    """Verify the checksums and values of weights; by default of all bundled ones."""
 
     weights: Annotated[Positional[tuple[str, ...]], arg(metavar="WEIGHTS ...", help="names or files")] = ()
 
     def __call__(self) -> None:
-        paths = [_find(weights) for weights in self.weights] or [weights.path for weights in shipped()]
+        paths = [_find(weights) for weights in self.weights] or [weights.path for weights in bundled_weights()]
         for path in paths:
             out.print(f"ok  {path.name}  sha256 {verify_weights(path)}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Show:
-    """The card of a file of weights: what it is, what it learned from, on what terms, and its scores."""
+    """Show the card of weights: encoder, training data, licence and scores."""
 
     weights: Name
 
@@ -61,44 +61,50 @@ class Show:
 
 @dataclass(frozen=True, kw_only=True)
 class Convert:
-    """The encoder in another program's checkpoint, as safetensors with a card. Nothing in the checkpoint is run.
+    """Convert the encoder in another program's checkpoint to safetensors with a card.
 
-    For example: timecycle weights convert checkpoint_14.pth.tar -o timecycle2019.safetensors
+    Reads checkpoints of the original TimeCycle, videowalk, MoCo and DINO, and any ResNet-18 or -50 with torchvision's
+    names. No code in the checkpoint is run.
 
-    Read are the original TimeCycle, videowalk, MoCo, DINO, and any ResNet-18 or -50 with torchvision's names.
+    Examples:
+      timecycle weights convert checkpoint_14.pth.tar -o timecycle2019.safetensors
     """
 
     checkpoint: Annotated[Positional[Path], arg(metavar="CHECKPOINT", help="a file that torch.save wrote")]
-    out: Annotated[Path | None, arg(aliases=["-o"], help="the file to write; by default beside the checkpoint")] = None
-    trained_on: Annotated[str, arg(help="for the card")] = "unknown: ask where the checkpoint came from"
-    licence: Annotated[str, arg(aliases=["--license"], help="for the card")] = (
+    out: Annotated[
+        Path | None, arg(aliases=["-o"], metavar="FILE", help="the file to write; by default beside the checkpoint")
+    ] = None
+    trained_on: Annotated[str, arg(help="training data, for the card")] = "unknown: ask where the checkpoint came from"
+    licence: Annotated[str, arg(aliases=["--license"], help="licence, for the card")] = (
         "unknown: ask where the checkpoint came from"
     )
-    overwrite: Annotated[bool, arg(help="replace a file that is there already")] = False
+    overwrite: Annotated[bool, arg(help="replace an existing file")] = False
 
     def __call__(self) -> None:
         target = self.out or self.checkpoint.with_name(self.checkpoint.name.partition(".")[0])
         target = target.with_name(target.name.removesuffix(".safetensors") + ".safetensors")
         if target.exists() and not self.overwrite:
-            raise OutputError(f"{target} is there already", remedy="choose another with -o, or pass --overwrite")
-        foreign = read_checkpoint(self.checkpoint)
+            raise OutputError(f"{target} already exists", remedy="choose another file with -o, or pass --overwrite")
+        checkpoint = read_checkpoint(self.checkpoint)
         card = Card(
-            encoder=foreign.model.config,
+            encoder=checkpoint.model.config,
             trained_on=self.trained_on,
             licence=self.licence,
             source={
                 "file": self.checkpoint.name,
                 "sha256": sha256([self.checkpoint]),
-                "layout": foreign.layout.words,
+                "layout": checkpoint.layout.description,
             },
         )
-        save_weights(target, foreign.model, card)
-        out.print(f"{foreign.layout.words}: {foreign.model.config.architecture}\nuse it with --encoder {target}")
+        save_weights(target, checkpoint.model, card)
+        out.print(
+            f"{checkpoint.layout.description}: {checkpoint.model.config.architecture}\nuse it with --encoder {target}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """What comes with the package, what a file of weights is, and other programs' checkpoints converted."""
+    """List, verify, show and convert weights."""
 
     verb: (
         Annotated[List, subcommand("list")]
@@ -112,7 +118,7 @@ class Weights:
 
 
 def _find(name_or_path: str) -> Path:
-    return find_shipped(name_or_path) or Path(name_or_path)
+    return find_bundled(name_or_path) or Path(name_or_path)
 
 
 def _text(path: Path, card: Card) -> str:

@@ -1,1 +1,1 @@
-"""How well labels are carried: metrics, and the benchmarks that use them."""
+"""Benchmarks, metrics, methods and reports of evaluations."""

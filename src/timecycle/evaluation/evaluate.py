@@ -1,4 +1,4 @@
-"""Predict, store, score, report: the four steps of every evaluation, each of which can be done by itself."""
+"""Run an evaluation: predict, store, score, report. Each step can also be run on its own."""
 
 import time
 from collections.abc import Callable
@@ -7,12 +7,12 @@ from typing import Any
 
 from timecycle.errors import OutputError
 from timecycle.evaluation.benchmark import Benchmark, Progress, checksum, describe
-from timecycle.evaluation.methods import Method
+from timecycle.evaluation.methods.method import Method
 from timecycle.evaluation.predictions import FOLDER, check, predict
-from timecycle.evaluation.report import REPORT, Report, make_report, write_report
+from timecycle.evaluation.reporting.report import REPORT, Report, make_report, write_report
 from timecycle.files import lock, make_folder
 from timecycle.propagation.settings import PropagateConfig
-from timecycle.provenance import commit, machine
+from timecycle.runs.provenance import commit, machine
 from timecycle.version import __version__
 
 
@@ -25,10 +25,10 @@ def evaluate(
     overwrite: bool = False,
     progress: Callable[[str], Progress] | None = None,
 ) -> Report:
-    """Predict what is not predicted yet, score everything, write DIR/report.json."""
+    """Predict the clips that are missing, score all clips, and write FOLDER/report.json."""
     show = progress or (lambda title: lambda done, total: None)
     make_folder(folder)
-    with lock(folder):  # until the report is there: nobody may change what is being scored
+    with lock(folder):  # until the report is written, so that no other process changes predictions being scored
         record = predict(benchmark, method, config, folder, overwrite=overwrite, progress=show("predicting"))
         check(folder, record)
         report = make_report(record, benchmark.score(folder / FOLDER, progress=show("scoring")))
@@ -44,7 +44,7 @@ def evaluate_masks(
     overwrite: bool = False,
     progress: Callable[[str], Progress] | None = None,
 ) -> Report:
-    """Score predictions that someone else made: MASKS/CLIP/00000.png, as the benchmark names its annotations."""
+    """Score the masks of another program: MASKS/CLIP/00000.png, named like the benchmark's annotations."""
     show = progress or (lambda title: lambda done, total: None)
     make_folder(folder)
     with lock(folder):
@@ -60,7 +60,7 @@ def evaluate_masks(
 
 
 def _record_of_masks(benchmark: Benchmark, masks: Path, seconds: float) -> dict[str, Any]:
-    """What is known of predictions that were not made here."""
+    """Record what is known of predictions that another program made."""
     files = [path for clip in benchmark.clips for path in sorted((masks / clip.name).glob("*.png"))]
     return {
         "settings": {

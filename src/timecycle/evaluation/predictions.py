@@ -1,7 +1,7 @@
-"""Predict and store: one folder of labels per clip, with the settings they were made with. Scoring comes after.
+"""Predict clips and store the labels, one folder per clip, with the settings that they were made with.
 
-DIR/predictions/CLIP/00000.png ...   whole or absent: a clip is written aside and moved into place
-DIR/predictions.json                 benchmark, method, settings; which clips are done, by which commit, their checksums
+DIR/predictions/CLIP/00000.png ...   complete or absent: a clip is written to a temporary folder, then renamed
+DIR/predictions.json                 benchmark, method, settings; the finished clips, their commits and checksums
 """
 
 import dataclasses
@@ -13,11 +13,11 @@ from typing import Any
 
 from timecycle.errors import OutputError
 from timecycle.evaluation.benchmark import Benchmark, Clip, OnFrame, Progress, checksum, describe
-from timecycle.evaluation.methods import Method
-from timecycle.evaluation.report import REPORT
+from timecycle.evaluation.methods.method import Method
+from timecycle.evaluation.reporting.report import REPORT
 from timecycle.files import make_folder, sync_folder, write_text
 from timecycle.propagation.settings import PropagateConfig
-from timecycle.provenance import commit, machine
+from timecycle.runs.provenance import commit, machine
 from timecycle.version import __version__
 
 FOLDER = "predictions"
@@ -25,7 +25,7 @@ FOLDER = "predictions"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What must be the same for predictions to stand in one folder."""
+    """Settings that all predictions of one folder share."""
 
     benchmark: dict[str, Any]
     encoder: str
@@ -39,7 +39,7 @@ def settings_of(benchmark: Benchmark, method: Method, config: PropagateConfig) -
         benchmark=describe(benchmark),
         encoder=method.name,
         weights_sha256=method.sha256,
-        form=method.form,
+        form=method.description,
         config=dataclasses.asdict(config),
     )
 
@@ -53,40 +53,40 @@ def predict(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Predict every clip that is not there yet; returns the record of the whole folder, which the caller has locked."""
-    made_by = commit()  # now: what runs was loaded now, whatever is on disk by the time it ends
+    """Predict every missing clip and return the record of the folder, which the caller has locked."""
+    made_by = commit()  # at the start: the files on disk may change while the loaded code runs
     record = _open(folder, settings_of(benchmark, method, config), overwrite=overwrite)
-    steps = _Steps(
-        sum(len(clip.frames) - clip.first for clip in benchmark.clips), progress or (lambda done, total: None)
+    counter = _FrameCounter(
+        sum(len(clip.frames) - clip.annotated_frame for clip in benchmark.clips), progress or (lambda done, total: None)
     )
     for clip in benchmark.clips:
-        ended = steps.done + len(clip.frames) - clip.first
+        done_after = counter.done + len(clip.frames) - clip.annotated_frame
         if clip.name not in record["clips"]:
-            started, counted = time.monotonic(), steps.done
-            _predict_clip(benchmark, clip, method, config, folder, on_frame=steps.step)
+            started, done_before = time.monotonic(), counter.done
+            _predict_clip(benchmark, clip, method, config, folder, on_frame=counter.step)
             record["clips"][clip.name] = {
-                "frames": steps.done - counted,
+                "frames": counter.done - done_before,
                 "seconds": round(time.monotonic() - started, 2),
                 "commit": made_by,
                 "sha256": _checksum(folder, clip.name),
             }
             _write(folder, record)
-        steps.jump(ended)
+        counter.jump(done_after)
     return record
 
 
 def check(folder: Path, record: dict[str, Any]) -> None:
-    """Refuse predictions that are no longer what was predicted."""
+    """Refuse predictions that were changed after they were made."""
     for name, clip in record["clips"].items():
         if _checksum(folder, name) != clip["sha256"]:
             raise OutputError(
                 f"{folder / FOLDER / name} was changed after it was predicted",
-                remedy="pass --overwrite to predict again, or score what is there as anyone's, with --masks",
+                remedy="pass --overwrite to predict again, or score the changed files with --masks",
             )
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """The record beside stored predictions."""
+    """Read the record of stored predictions."""
     path = folder / f"{FOLDER}.json"
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -96,12 +96,12 @@ def read_record(folder: Path) -> dict[str, Any]:
         raise OutputError(
             f"{path} cannot be read: {error}", remedy="choose another folder with -o, or pass --overwrite"
         ) from error
-    found: dict[str, Any] = record
-    return found
+    checked: dict[str, Any] = record
+    return checked
 
 
 @dataclasses.dataclass
-class _Steps:
+class _FrameCounter:
     """Counts frames over all clips."""
 
     total: int
@@ -124,7 +124,7 @@ def _open(folder: Path, settings: Settings, *, overwrite: bool) -> dict[str, Any
         "clips": {},
     }
     if overwrite:
-        # First the record, so that nothing old can pass for something new if this is interrupted.
+        # The record first, so that old predictions cannot pass for new ones if this is interrupted.
         _write(folder, fresh)
         (folder / REPORT).unlink(missing_ok=True)
         shutil.rmtree(folder / FOLDER, ignore_errors=True)
@@ -160,14 +160,14 @@ def _refuse_mixing(folder: Path, old: dict[str, Any], new: dict[str, Any]) -> No
 def _predict_clip(
     benchmark: Benchmark, clip: Clip, method: Method, config: PropagateConfig, folder: Path, *, on_frame: OnFrame
 ) -> None:
-    aside = folder / f".{clip.name}.part"
-    shutil.rmtree(aside, ignore_errors=True)
-    make_folder(aside)
-    benchmark.predict_clip(clip, method, config, aside, on_frame=on_frame)
+    temporary = folder / f".{clip.name}.part"
+    shutil.rmtree(temporary, ignore_errors=True)
+    make_folder(temporary)
+    benchmark.predict_clip(clip, method, config, temporary, on_frame=on_frame)
     target = folder / FOLDER / clip.name
     make_folder(target.parent)
     shutil.rmtree(target, ignore_errors=True)
-    aside.rename(target)
+    temporary.rename(target)
     sync_folder(target.parent)
 
 

@@ -1,1 +1,1 @@
-"""Compiled forms of what propagation spends its time on besides encoding; torch does the same without them."""
+"""Compiled versions of search, vote and decoding, where propagation spends its time; torch replaces them if needed."""

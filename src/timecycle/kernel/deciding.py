@@ -1,4 +1,4 @@
-"""Interpolation and decision in one, through the kernel."""
+"""Decode a label map to pixels with the compiled kernel: interpolation and argmax in one pass."""
 
 import ctypes
 
@@ -13,11 +13,13 @@ from timecycle.kernel.library import address, threads
 def decide(
     functions: ctypes.CDLL, soft: Float[Tensor, "rows columns channels"], grid: Grid
 ) -> Int[Tensor, "height width"]:
-    """The strongest channel at every pixel after bilinear interpolation; the lowest channel wins a tie."""
+    """Return the strongest channel at every pixel after bilinear interpolation; the lowest channel wins a tie."""
     rows, columns, channels = soft.shape
     if (rows, columns) != (grid.y.cells, grid.x.cells) or channels < 1:
-        raise ValueError(f"soft labels of {tuple(soft.shape)} do not fit a grid of {grid.y.cells}x{grid.x.cells} cells")
-    soft, down, across = soft.contiguous(), grid.y.taps(), grid.x.taps()  # alive until the call is over
+        raise ValueError(
+            f"a label map of {tuple(soft.shape)} does not fit a grid of {grid.y.cells}x{grid.x.cells} cells"
+        )
+    soft, down, across = soft.contiguous(), grid.y.taps(), grid.x.taps()  # kept until the call returns
     winner = torch.empty(grid.y.pixels, grid.x.pixels, dtype=torch.int32)
     functions.decide(
         ctypes.c_void_p(address(soft)),

@@ -1,14 +1,14 @@
-// Finding the nearest cells, summing their votes and deciding pixels: what propagation spends its time on besides
-// encoding. Plain C functions, so that neither Python's nor torch's version matters.
+// Top-k search, weighted votes and decoding of label maps: where propagation spends its time besides encoding. Plain C
+// functions, so that the library does not depend on the version of Python or torch.
 //
-// The build makes one library of this file for every instruction set it knows: LANES floats to a vector. Separate
-// libraries, as the linker would otherwise keep one copy of what they share, for a processor that may not be this one.
+// The build compiles this file into one library per instruction set, with LANES floats per vector. The libraries are
+// separate because the linker would otherwise keep one copy of shared functions, compiled for any of the processors.
 //
-// The search is exact and skips most of its work. Features also come turned to the axes along which they vary most,
-// with the length of what remains of each after the first 32, 64, 128 ... of them; by Cauchy and Schwarz a score is at
-// most the product over these axes plus the product of the remaining lengths. Only where that reaches the k-th best so
-// far is the score computed, and always by the same function of the features as they are (`product`): equal cells have
-// equal scores, and nothing in the result depends on axes, tiles, lanes or threads.
+// The search is exact and skips most of its work. Features are also passed rotated to their principal axes (`turned`),
+// with the norm of what remains of each after the first 32, 64, 128 ... axes. By Cauchy-Schwarz, a score is at most the
+// dot product over these axes plus the product of the remaining norms. The score is computed only if this bound reaches
+// the k-th best so far, and always by the same function of the original features (`product`): equal cells have equal
+// scores, and the result does not depend on axes, tiles, lanes or threads.
 
 #include <algorithm>
 #include <atomic>
@@ -31,27 +31,27 @@
 #define LANES 4
 #endif
 #ifndef SOURCE
-#define SOURCE 0  // the build sets it to a checksum of this file
+#define SOURCE 0  // the build sets it to the checksum of this file
 #endif
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace {
 
-// Floats side by side; loads need no alignment.
+// A vector of floats that can be loaded from any address.
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
-// A tile is ROWS rows of LANES queries. OFFSETS key vectors are scored against it at once: as many as registers hold.
+// A tile is ROWS rows of LANES queries. OFFSETS key vectors are scored against it at once: as many as fit in registers.
 constexpr int ROWS = 3;
 constexpr int OFFSETS = LANES == 16 ? 8 : 3;
-constexpr int PANEL = 16;  // columns stored together, whatever the number of lanes
-constexpr int FIRST_STAGE = 32;  // axes after which bounds are looked at first, then after twice as many, and so on
-constexpr int PAIRS_PER_AXIS = 32;  // axes of one key vector, for all its pairs, in the time of one product
-constexpr int FAR = 1 << 20;  // more than any column: what is added so that places left of the map divide like others
+constexpr int PANEL = 16;  // columns stored together, independently of the number of lanes
+constexpr int FIRST_STAGE = 32;  // axes before bounds are first checked, then twice as many, and so on
+constexpr int PAIRS_PER_AXIS = 32;  // axes of one key vector, for all its pairs, that take the time of one product
+constexpr int FAR = 1 << 20;  // more than any column: added so that columns left of the map divide like others
 
 Vector load(const float* from) { return *reinterpret_cast<const Vector*>(from); }
 
-// Makes the compiler hold a vector in a register: it would load it again for every row, and a load that is not aligned
-// costs more than the multiplication.
+// Makes the compiler keep a vector in a register: it would load it again for every row, and an unaligned load costs
+// more than the multiplication.
 void keep(Vector& vector) {
 #if defined(__AVX512F__)
     asm("" : "+v"(vector));
@@ -86,7 +86,7 @@ void in_parallel(int threads, int64_t parts, Work work) {
     try {
         for (int i = 1; i < threads && i < parts; ++i) helpers.emplace_back(take);
     } catch (const std::system_error&) {
-        // No more threads are to be had: those there are do all the work.
+        // No more threads can be started: the existing ones do all the work.
     }
     take();
     for (auto& helper : helpers) helper.join();
@@ -98,21 +98,21 @@ void in_parallel(int threads, int64_t parts, Work work) {
 
 extern "C" {
 
-// The features of a map. `turned` are in panels of PANEL neighbouring columns, filled up with zeros:
-// [row][panel][channels + stages][PANEL]; the last `stages` values of a cell are the lengths of what remains of it
-// after each stage, with a margin for rounding.
+// A feature map. The rotated features `turned` are stored in panels of PANEL neighbouring columns, padded with zeros:
+// [row][panel][channels + stages][PANEL]. The last `stages` values of a cell are the norms of what remains of it after
+// each stage, with a margin for rounding.
 struct Map {
     const float* cells;  // [row][column][channels]
     const float* turned;
     int32_t rows, columns, channels, stages;
 };
 
-// A reference and its window: queries see |dx| <= reach[|dy|] for |dy| < reach_rows, or, with reach_rows 0, all of it.
+// A reference and its window: |dx| <= reach[|dy|] for |dy| < reach_rows, or the whole map if reach_rows is 0.
 struct Reference {
     Map map;
     const int32_t* reach;
     int32_t reach_rows;
-    int64_t first_index;  // of its first cell among the cells of all references
+    int64_t first_index;  // index of its first cell among the cells of all references
 };
 
 }  // extern "C"
@@ -128,7 +128,7 @@ struct Candidate {
 constexpr Candidate NOBODY{-std::numeric_limits<float>::infinity(), std::numeric_limits<int32_t>::max(),
                            std::numeric_limits<int64_t>::max()};
 
-// The higher score; of equal ones the nearest cell, then the earliest.
+// The higher score wins; then the nearer cell, then the lower index.
 bool better(const Candidate& a, const Candidate& b) {
     if (a.score != b.score) return a.score > b.score;
     if (a.distance != b.distance) return a.distance < b.distance;
@@ -143,7 +143,7 @@ const float* panel(const Map& map, int64_t row, int64_t place) {
 
 const float* cell(const Map& map, int64_t index) { return map.cells + index * map.channels; }
 
-// The score of a pair: sixty-four sums side by side, added up in one order, whatever the width of a vector.
+// The score of a pair: sixty-four parallel sums, added in one order for all vector widths.
 float product(const float* a, const float* b, int channels) {
     typedef float Sixteen __attribute__((vector_size(64), aligned(4), may_alias));
     typedef float Four __attribute__((vector_size(16)));
@@ -166,12 +166,12 @@ float product(const float* a, const float* b, int channels) {
     return ((four[0] + four[2]) + (four[1] + four[3])) + rest;
 }
 
-// One tile of queries with the best candidates each of them has seen so far, best first.
+// A tile of queries with the best candidates of each so far, best first.
 struct Tile {
     const Map& query;
     int top, left, k;
     std::vector<Candidate> best;
-    alignas(64) float threshold[ROWS][LANES];  // the score of the k-th best; nothing reaches that of places off the map
+    alignas(64) float threshold[ROWS][LANES];  // the score of the k-th best; infinite for queries off the map
 
     Tile(const Map& query_, int top_, int left_, int k_)
         : query(query_), top(top_), left(left_), k(k_), best(ROWS * LANES * k_, NOBODY) {
@@ -187,7 +187,7 @@ struct Tile {
         return panel(query, std::min(top + row, query.rows - 1), left / PANEL) + left % PANEL;
     }
 
-    // A key that may be among the best of a query.
+    // Insert a key into the candidates of a query if it is good enough.
     void offer(int row, int lane, const Reference& reference, int64_t key, int distance) {
         const float* asking = cell(query, int64_t(top + row) * query.columns + left + lane);
         const Candidate candidate{product(asking, cell(reference.map, key), query.channels), distance,
@@ -200,7 +200,7 @@ struct Tile {
         threshold[row][lane] = list[k - 1].score;
     }
 
-    // To the places of its queries in the whole map's results, [query][k].
+    // Write the results of the tile into those of the whole map, [query][k].
     void write(float* score, int64_t* index, int32_t* distance) const {
         for (int row = 0; row < rows(); ++row)
             for (int lane = 0; lane < columns(); ++lane) {
@@ -215,7 +215,7 @@ struct Tile {
     }
 };
 
-// What the scores of a tile's rows with some key vectors can be at most.
+// Upper bounds of the scores of a tile's rows with some key vectors.
 struct Bounds {
     Vector of[ROWS][OFFSETS];
 };
@@ -234,11 +234,11 @@ Vector cut(Vector low, Vector high, std::integer_sequence<int, LANE...>) {
 #endif
 }
 
-// Keys of one row as the queries see them at growing offsets: vector I begins SHIFT + I columns after the first of
-// three neighbouring vectors. Cutting it out of two of them is faster than a load that touches two cache lines.
+// Keys of one row at increasing offsets from the queries: vector I begins SHIFT + I columns after the first of three
+// neighbouring vectors. Combining two of them is faster than a load that touches two cache lines.
 template <int SHIFT>
 struct Beside {
-    static constexpr int STEP = LANES == 16 ? 2 : 1;  // fewer counts to compile; what is too much is never looked at
+    static constexpr int STEP = LANES == 16 ? 2 : 1;  // fewer counts to compile; extra results are ignored
     const float* vectors[3];
     template <int I>
     Vector at(int64_t c) const {
@@ -249,7 +249,7 @@ struct Beside {
     }
 };
 
-// Keys one after the other, each of them in all lanes.
+// Single keys, each broadcast to all lanes.
 struct Everywhere {
     static constexpr int STEP = 1;
     const float* from;
@@ -269,7 +269,7 @@ inline __attribute__((always_inline)) void add(Vector key, Vector above, Vector 
 
 int among(Vector bound, const float* threshold) { return __builtin_popcount(at_least(bound, load(threshold))); }
 
-// The key vectors I... against every row of a tile: axes are added until few pairs are left that may be among the best.
+// Bounds of the key vectors I... with every row of a tile: axes are added until few pairs can still be among the best.
 template <typename Keys, int... I>
 void bound(const Tile& tile, Keys keys, Bounds& bounds, std::integer_sequence<int, I...>) {
     static_assert(ROWS == 3, "written out: sums must stay in registers, and compilers give up on arrays of arrays");
@@ -295,7 +295,7 @@ void bound(const Tile& tile, Keys keys, Bounds& bounds, std::integer_sequence<in
                     among(bounds.of[2][i], tile.threshold[2]);
         };
         (look(I, keys.template at<I>(tile.query.channels + stage), sum_above[I], sum_middle[I], sum_below[I]), ...);
-        // Going on costs what the products of so many pairs cost.
+        // The next stage costs as much as the products of this many pairs.
         if (next == 0 || remaining * PAIRS_PER_AXIS <= next * int(sizeof...(I))) return;
     }
 }
@@ -308,7 +308,7 @@ void bound(const Tile& tile, Keys keys, int count, Bounds& bounds) {
     bound(tile, keys, bounds, std::make_integer_sequence<int, COUNT>());
 }
 
-// `bound` for keys whose shift is known only now.
+// `bound` for a shift that is only known at run time.
 template <int SHIFT = 0>
 void bound_beside(const Tile& tile, int shift, const float* const* vectors, int count, Bounds& bounds) {
     if (shift == SHIFT) return bound(tile, Beside<SHIFT>{{vectors[0], vectors[1], vectors[2]}}, count, bounds);
@@ -326,7 +326,7 @@ void search_offsets(Tile& tile, const Reference& reference, int y, int begin, in
     const int column = tile.left + begin + FAR, vector = column / LANES - FAR / LANES;
     const float* vectors[3];
     for (int i = 0; i < 3; ++i) {
-        // Beyond the map any other vector will do: what it gives is never looked at.
+        // Beyond the map any vector will do: its results are ignored.
         const int at = std::min(std::max(vector + i, 0), panels(keys) * PANEL / LANES - 1) * LANES;
         vectors[i] = panel(keys, y, at / PANEL) + at % PANEL;
     }
@@ -338,7 +338,7 @@ void search_offsets(Tile& tile, const Reference& reference, int y, int begin, in
             if (std::abs(dx) > reach[row]) continue;
             uint32_t found = at_least(bounds.of[row][i], load(tile.threshold[row]));
             if (!found) continue;
-            // Only where the key is one of the map.
+            // Keep only keys inside the map.
             found &= lanes_between(std::max(0, -dx - tile.left), std::min(LANES, keys.columns - dx - tile.left));
             const int64_t first = int64_t(y) * keys.columns + tile.left + dx;
             for (; found; found &= found - 1) {
@@ -348,8 +348,8 @@ void search_offsets(Tile& tile, const Reference& reference, int y, int begin, in
         }
 }
 
-// middle, middle - 1, middle + 1, middle - 2 and so on. What is near is most alike, and high thresholds early spare
-// most of the rest.
+// middle, middle - 1, middle + 1, middle - 2 and so on. Near cells are the most similar, and high thresholds early on
+// skip most of the rest.
 int outwards(int middle, int step) { return step % 2 ? middle - (step + 1) / 2 : middle + step / 2; }
 
 void search_row(Tile& tile, const Reference& reference, int y) {
@@ -403,8 +403,8 @@ void search_everywhere(Tile& tile, const Reference& reference) {
 
 }  // namespace
 
-// The k best cells of every query over all references, best first: [query][k]. Places left over where a query sees
-// fewer than k cells have score -inf. The order of the references does not change the result.
+// The top-k keys of every query over all references, best first: [query][k]. Missing keys have the score -inf. The
+// order of the references does not change the result.
 EXPORT void search(const Map* query, const Reference* references, int32_t count, int32_t k, int32_t threads,
                     float* score, int64_t* index, int32_t* distance) {
     const int across = (query->columns + LANES - 1) / LANES, down = (query->rows + ROWS - 1) / ROWS;
@@ -422,8 +422,8 @@ EXPORT void search(const Map* query, const Reference* references, int32_t count,
 
 // ------------------------------------------------------------------------------------------------------- voting
 
-// Each query's weighted sum of the labels of its neighbours. labels[r] are the `cells` x `channels` labels of
-// reference r; index counts the cells of all references.
+// The weighted sum of the labels of each query's neighbours. labels[r] is the `cells` x `channels` label map of
+// reference r; `index` counts the cells of all references.
 EXPORT void vote(const int64_t* index, const float* weight, int64_t queries, int32_t votes,
                   const float* const* labels, int64_t cells, int32_t channels, int32_t threads, float* result) {
     constexpr int64_t AT_ONCE = 256;
@@ -441,11 +441,11 @@ EXPORT void vote(const int64_t* index, const float* weight, int64_t queries, int
     });
 }
 
-// ----------------------------------------------------------------------------------------------------- deciding
+// ----------------------------------------------------------------------------------------------------- decoding
 
 extern "C" {
 
-// Pixel p of an axis reads (1 - weight[p]) * cell[low[p]] + weight[p] * cell[high[p]].
+// Linear interpolation: pixel p of an axis is (1 - weight[p]) * cell[low[p]] + weight[p] * cell[high[p]].
 struct Taps {
     const int64_t* low;
     const int64_t* high;
@@ -462,7 +462,7 @@ float between(float a, float b, float weight) {
     return weight < 0.5f ? a + weight * (b - a) : b + (weight - 1.0f) * (b - a);
 }
 
-// Where runs of pixels that read the same two cells begin, and the end of the last.
+// The starts of the runs of pixels that use the same two cells, and the end of the last run.
 std::vector<int> runs(const Taps& taps) {
     std::vector<int> begins;
     for (int p = 0; p < taps.pixels; ++p)
@@ -473,8 +473,8 @@ std::vector<int> runs(const Taps& taps) {
 
 }  // namespace
 
-// The strongest channel at every pixel after bilinear interpolation; the lowest wins a tie. Pixels between the same
-// four cells are decided together: a channel that none of the four has cannot win there, unless it is channel 0.
+// The strongest channel at every pixel after bilinear interpolation; the lowest channel wins a tie. Pixels between the
+// same four cells are decoded together: a channel that is 0 in all four cannot win there, unless it is channel 0.
 EXPORT void decide(const float* soft, int32_t columns, int32_t channels, const Taps* y, const Taps* x,
                     int32_t threads, int32_t* winner) {
     const std::vector<int> down = runs(*y), across = runs(*x);
@@ -512,12 +512,12 @@ EXPORT void decide(const float* soft, int32_t columns, int32_t channels, const T
     });
 }
 
-// -------------------------------------------------------------------------------------------------- which of them
+// --------------------------------------------------------------------------------------------------- versions
 
-// Which kernel.cpp this was made from.
+// The checksum of the kernel.cpp that this library was compiled from.
 EXPORT uint32_t source() { return SOURCE; }
 
-// The instruction sets of this processor: 0 only what every one has, 1 AVX2 with FMA, 2 also AVX-512.
+// The instruction sets of this processor: 0 the base set, 1 AVX2 with FMA, 2 also AVX-512.
 EXPORT int32_t level() {
 #if defined(__x86_64__)
     __builtin_cpu_init();

@@ -1,4 +1,4 @@
-"""Finding the compiled kernel: the form for this processor, or none and the reason."""
+"""Load the compiled kernel for this processor, or say why there is none."""
 
 import ctypes
 import os
@@ -12,41 +12,44 @@ from torch import Tensor
 
 from timecycle.errors import SettingsError
 
-CHOICE = "TIMECYCLE_KERNEL"  # off, or one of the forms
-FORMS = ("generic", "avx2", "avx512")  # each needs a processor that the one before runs on
+KERNEL_VARIABLE = "TIMECYCLE_KERNEL"  # the environment variable: off, or one of the variants
+VARIANTS = ("generic", "avx2", "avx512")  # a processor that runs one also runs those before it
 
-_REBUILD = "install timecycle from source where there is a C++ compiler, or go on: torch does the same, more slowly"
+_REBUILD = "install timecycle from source with a C++ compiler, or continue: torch does the same, more slowly"
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """The kernel's functions, or where `functions` is None the reason why there are none."""
+    """The functions of the compiled kernel; if there is none, `functions` is None and `reason` says why."""
 
     functions: ctypes.CDLL | None
-    form: str
+    variant: str
     reason: str = ""
     remedy: str = ""
 
     @property
     def rounding(self) -> str:
-        """Forms with the same give the same to the bit."""
-        return "fused" if self.form in ("avx2", "avx512") else self.form
+        """The kind of rounding: variants with the same kind give bit-identical results."""
+        return "fused" if self.variant in ("avx2", "avx512") else self.variant
 
 
 @lru_cache(maxsize=1)
 def find_kernel() -> Kernel:
-    """The kernel that is used from now on."""
-    choice = os.environ.get(CHOICE, "")
+    """Return the kernel that this process uses."""
+    choice = os.environ.get(KERNEL_VARIABLE, "")
     if choice == "off":
-        return Kernel(None, "torch", f"{CHOICE} is off")
-    if choice not in ("", *FORMS):
-        raise SettingsError(f"{CHOICE} is {choice!r}", remedy=f"set it to off, {', '.join(FORMS)}, or nothing")
+        return Kernel(None, "torch", f"{KERNEL_VARIABLE} is off")
+    if choice not in ("", *VARIANTS):
+        raise SettingsError(
+            f"{KERNEL_VARIABLE} is {choice!r}", remedy=f"set it to off, {', '.join(VARIANTS)}, or nothing"
+        )
     try:
-        runs = FORMS[: _level() + 1]
-        wanted = choice or runs[-1]
-        if wanted not in runs:
-            return Kernel(None, "torch", f"this processor cannot run {wanted}", f"set {CHOICE} to {runs[-1]}")
-        return Kernel(_load(wanted), wanted)
+        supported = VARIANTS[: _level() + 1]
+        variant = choice or supported[-1]
+        if variant not in supported:
+            remedy = f"set {KERNEL_VARIABLE} to {supported[-1]}"
+            return Kernel(None, "torch", f"this processor cannot run {variant}", remedy)
+        return Kernel(_load(variant), variant)
     except OSError as error:
         return Kernel(None, "torch", f"the kernel was not compiled ({error})", _REBUILD)
     except _StaleError:
@@ -55,33 +58,33 @@ def find_kernel() -> Kernel:
 
 
 def kernel_for(*tensors: Tensor) -> ctypes.CDLL | None:
-    """The kernel's functions, if there are any and these tensors are of the kind they compute."""
+    """Return the functions of the kernel if it is available and supports these tensors, else None."""
     if any(t.device.type != "cpu" or t.dtype != torch.float32 or t.requires_grad for t in tensors):
         return None
     return find_kernel().functions
 
 
 def address(tensor: Tensor, dtype: torch.dtype = torch.float32) -> int:
-    """Where a tensor's values begin; they must be what the kernel takes them for, one after the other."""
+    """Return the memory address of a tensor; raise ValueError unless it is contiguous and has the expected type."""
     if not tensor.is_contiguous() or tensor.dtype != dtype or tensor.device.type != "cpu":
         raise ValueError(f"the kernel takes contiguous {dtype} on the CPU, not {tensor.dtype} on {tensor.device}")
     return tensor.data_ptr()
 
 
 def threads() -> int:
-    """As many as torch uses: what bounds one bounds the other."""
+    """Return the number of threads that torch uses, so that one limit serves both."""
     return torch.get_num_threads()
 
 
 def _level() -> int:
-    """The last of the forms that this processor runs."""
+    """Return the index of the last variant that this processor runs."""
     return int(_load("generic").level())
 
 
-def _load(form: str) -> ctypes.CDLL:
-    """The library of a form, if it was made from the source beside it: another one may have other arguments."""
+def _load(variant: str) -> ctypes.CDLL:
+    """Load the library of a variant; refuse one compiled from another source, whose arguments may differ."""
     folder = Path(__file__).parent
-    functions = ctypes.CDLL(str(folder / f"kernel_{form}.so"))
+    functions = ctypes.CDLL(str(folder / f"kernel_{variant}.so"))
     source = zlib.crc32((folder / "kernel.cpp").read_bytes())
     if not hasattr(functions, "source") or functions.source() & 0xFFFFFFFF != source:
         raise _StaleError
@@ -89,4 +92,4 @@ def _load(form: str) -> ctypes.CDLL:
 
 
 class _StaleError(Exception):
-    """A library that was made from another source."""
+    """A library was compiled from another source."""

@@ -1,4 +1,4 @@
-"""The k nearest cells of every query, through the kernel."""
+"""Search the top-k keys of every query with the compiled kernel."""
 
 import ctypes
 import math
@@ -16,88 +16,88 @@ from timecycle.kernel.library import address, threads
 _PANEL = 16  # PANEL of kernel.cpp
 _FIRST_STAGE = 32  # FIRST_STAGE of kernel.cpp
 
-Cells = Float[Tensor, "rows columns channels"]
+Features = Float[Tensor, "rows columns channels"]
 Axes = Float[Tensor, "channels channels"]
 
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """Features as the kernel reads them: as they are, and turned to some axes, in panels of neighbouring columns."""
+    """A feature map in the kernel's layout: as it is, and rotated to `axes` in panels of 16 columns."""
 
-    cells: Cells
-    turned: Float[Tensor, "rows panels values 16"]  # along each axis, then what remains after each stage
+    cells: Features
+    turned: Float[Tensor, "rows panels values 16"]  # the rotated features, then the remaining norm after each stage
     axes: Axes
 
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """A reference, and how far to either side queries see on each row."""
+    """A reference frame and its window."""
 
     packed: Packed
-    reach: tuple[int, ...]  # by distance in rows; empty: queries see everything
-    first_index: int  # of its first cell among the cells of all references
+    reach: tuple[int, ...]  # half the width of the window by distance in rows; empty: no window
+    first_index: int  # index of its first cell among the cells of all references
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """The k best of each query, best first; where there are fewer, score -inf."""
+class TopK:
+    """The top-k keys of each query, best first; missing keys have the score -inf."""
 
     score: Float[Tensor, "queries k"]
     index: Int[Tensor, "queries k"]
     distance: Int[Tensor, "queries k"]  # squared, in cells
 
 
-def principal_axes(cells: Cells) -> Axes:
-    """The axes along which features vary most, first the longest: after few of them little of a feature remains.
+def principal_axes(cells: Features) -> Axes:
+    """Return the principal axes of the features, the longest first: a few of them carry most of a feature's norm.
 
-    They decide how long a search takes and nothing else, so those of one frame do for a whole video.
+    They only affect the speed of a search, never its result, so the axes of one frame serve a whole video.
     """
     flat = cells.flatten(0, 1).double()
-    shortest_first: Tensor = torch.linalg.eigh(flat.T @ flat).eigenvectors.float()
-    return shortest_first.flip(1).contiguous()
+    ascending: Tensor = torch.linalg.eigh(flat.T @ flat).eigenvectors.float()
+    return ascending.flip(1).contiguous()
 
 
-def pack(cells: Cells, axes: Axes) -> Packed:
-    """Features turned to axes that stand at right angles to each other, with the lengths that remain."""
+def pack(cells: Features, axes: Axes) -> Packed:
+    """Rotate features to orthonormal axes, append the remaining norms, and store them in the kernel's layout."""
     rows, columns, _ = cells.shape
-    turned = _turned(cells, axes)
-    values = torch.cat([turned, _remaining(turned)], dim=-1)
+    turned = _rotate(cells, axes)
+    values = torch.cat([turned, _remaining_norms(turned)], dim=-1)
     padded = F.pad(values, (0, 0, 0, -columns % _PANEL)).view(rows, -1, _PANEL, values.shape[-1])
     return Packed(cells.contiguous(), padded.transpose(2, 3).contiguous(), axes)
 
 
-def _turned(cells: Cells, axes: Axes) -> Cells:
-    """The products in no less than fp32, whatever torch was told to be content with: the margin below counts on it."""
-    rough = torch.get_float32_matmul_precision() != "highest" or "DNNL_DEFAULT_FPMATH_MODE" in os.environ
+def _rotate(cells: Features, axes: Axes) -> Features:
+    """Rotate in full fp32, whatever precision torch is set to: the margin of `_remaining_norms` relies on it."""
+    reduced = torch.get_float32_matmul_precision() != "highest" or "DNNL_DEFAULT_FPMATH_MODE" in os.environ
     with torch.autocast("cpu", enabled=False):
-        return (cells.double() @ axes.double()).float() if rough else cells @ axes
+        return (cells.double() @ axes.double()).float() if reduced else cells @ axes
 
 
-def _remaining(turned: Cells) -> Float[Tensor, "rows columns stages"]:
-    """The length of what remains of every feature after the first 32, 64, 128 ... axes, and after all.
+def _remaining_norms(turned: Features) -> Float[Tensor, "rows columns stages"]:
+    """Return the norm of what remains of every feature after the first 32, 64, 128 ... axes, and after all.
 
-    With a margin: the product of two margins is several times what rounding takes from a sum of so many products.
+    A margin is added: the product of two margins is several times the rounding error of a sum of so many products.
     """
     channels = turned.shape[-1]
     ends = [channels]
-    while (before := _FIRST_STAGE << (len(ends) - 1)) < channels:
-        ends.insert(-1, before)
+    while (end := _FIRST_STAGE << (len(ends) - 1)) < channels:
+        ends.insert(-1, end)
     squares = turned.square()
-    lengths = [squares[..., end:].sum(dim=-1) for end in ends]
+    remaining = [squares[..., end:].sum(dim=-1) for end in ends]
     margin = 2 * math.sqrt(channels * torch.finfo(torch.float32).eps)
-    return torch.stack(lengths, dim=-1).sqrt() + margin * squares.sum(dim=-1, keepdim=True).sqrt()
+    return torch.stack(remaining, dim=-1).sqrt() + margin * squares.sum(dim=-1, keepdim=True).sqrt()
 
 
-def search(functions: ctypes.CDLL, query: Packed, keys: Sequence[Keys], k: int) -> Found:
-    """The k nearest cells over all references. The order of the references changes only how long it takes."""
+def search(functions: ctypes.CDLL, query: Packed, keys: Sequence[Keys], k: int) -> TopK:
+    """Find the top-k keys of every query over all references; their order affects only the speed."""
     _check(query, keys, k)
     queries = query.cells.shape[0] * query.cells.shape[1]
-    found = Found(
+    top = TopK(
         torch.empty(queries, k),
         torch.empty(queries, k, dtype=torch.int64),
         torch.empty(queries, k, dtype=torch.int32),
     )
-    reaches = [(ctypes.c_int32 * len(key.reach))(*key.reach) for key in keys]  # alive until the call is over
+    reaches = [(ctypes.c_int32 * len(key.reach))(*key.reach) for key in keys]  # kept until the call returns
     references = [
         _Reference(_map(key.packed), ctypes.cast(reach, ctypes.c_void_p), len(key.reach), key.first_index)
         for key, reach in zip(keys, reaches, strict=True)
@@ -108,15 +108,15 @@ def search(functions: ctypes.CDLL, query: Packed, keys: Sequence[Keys], k: int) 
         ctypes.c_int32(len(keys)),
         ctypes.c_int32(k),
         ctypes.c_int32(threads()),
-        ctypes.c_void_p(address(found.score)),
-        ctypes.c_void_p(address(found.index, torch.int64)),
-        ctypes.c_void_p(address(found.distance, torch.int32)),
+        ctypes.c_void_p(address(top.score)),
+        ctypes.c_void_p(address(top.index, torch.int64)),
+        ctypes.c_void_p(address(top.distance, torch.int32)),
     )
-    return found
+    return top
 
 
 def _check(query: Packed, keys: Sequence[Keys], k: int) -> None:
-    """The kernel reads as much memory as it is told: what does not fit is refused here."""
+    """Check all shapes: the kernel itself does not check bounds."""
     if k < 1 or not keys:
         raise ValueError(f"the kernel was asked for {k} neighbours among {len(keys)} references")
     for packed in (query, *(key.packed for key in keys)):
@@ -127,7 +127,7 @@ def _check(query: Packed, keys: Sequence[Keys], k: int) -> None:
         if stages < 1 or packed.turned.shape != (rows, -(-columns // _PANEL), channels + stages, _PANEL):
             raise ValueError(f"features of {tuple(packed.cells.shape)} were packed as {tuple(packed.turned.shape)}")
     if any(min(key.reach, default=0) < 0 for key in keys):
-        raise ValueError("a window reaches less than nothing")
+        raise ValueError("a window has a negative width")
 
 
 class _Map(ctypes.Structure):

@@ -1,4 +1,4 @@
-"""Weighted sums of labels, through the kernel."""
+"""Sum weighted votes with the compiled kernel."""
 
 import ctypes
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ def vote(
     weight: Float[Tensor, "queries votes"],
     labels: Sequence[Float[Tensor, "cells channels"]],
 ) -> Float[Tensor, "queries channels"]:
-    """Each query's weighted sum; `index` counts the cells of the first map, then of the second, and so on."""
+    """Return the weighted sum of labels for each query; `index` counts the cells of all label maps in order."""
     queries, votes = index.shape
     cells, channels = labels[0].shape
     _check(index, weight, labels)
@@ -37,9 +37,9 @@ def vote(
 
 
 def _check(index: Tensor, weight: Tensor, labels: Sequence[Tensor]) -> None:
-    """The kernel reads as much memory as it is told: what does not fit is refused here."""
+    """Check all shapes and indices: the kernel itself does not check bounds."""
     if weight.shape != index.shape or any(label.shape != labels[0].shape for label in labels):
-        raise ValueError(f"votes {tuple(index.shape)} have weights {tuple(weight.shape)}, or labels of several sizes")
+        raise ValueError(f"votes {tuple(index.shape)} have weights {tuple(weight.shape)}, or label maps differ in size")
     if index.numel() == 0:
         return
     lowest, highest = (int(value) for value in index.aminmax())

@@ -1,4 +1,4 @@
-"""The kinds of labels. Each is checked when it is made, and goes to soft maps on the feature grid and back."""
+"""The kinds of labels: masks, parts, keypoints, textures and coordinates."""
 
 from timecycle.labels.coordinates import Coordinates
 from timecycle.labels.keypoints import Keypoints

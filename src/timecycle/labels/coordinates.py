@@ -1,4 +1,4 @@
-"""Coordinates: every pixel carries its own place on the labelled frame. Carried along, they are long-range flow."""
+"""Coordinates: the position of every pixel on the annotated frame. Propagated, they are long-range optical flow."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,15 +13,18 @@ from torch import Tensor
 from timecycle.errors import LabelError
 from timecycle.files import atomic_write
 from timecycle.grid import Grid
+from timecycle.labels.drawing import Picture, mix
 from timecycle.labels.file import check_label_file
-from timecycle.labels.soft import Extent, SoftMap, pool, upsample
-from timecycle.labels.space import Labels, Presence, two_drawings
+from timecycle.labels.label_map import Extent, LabelValues, pool, upsample
+from timecycle.labels.space import Labels, Presence, second_annotation
 from timecycle.video.frame import DEFAULT_MAX_PIXELS
+
+_LATTICE_PX = 32  # spacing of the lattice in overlays
 
 
 @dataclass(frozen=True, eq=False)
 class Coordinates(Labels):
-    """For every pixel, the (x, y) on the labelled frame of what it shows."""
+    """For every pixel, the (x, y) on the annotated frame of the surface point it shows."""
 
     xy: Float32[np.ndarray, "height width 2"]
     kind: ClassVar[str] = "coordinates"
@@ -36,7 +39,7 @@ class Coordinates(Labels):
 
     @classmethod
     def of_image(cls, height_px: int, width_px: int) -> "Coordinates":
-        """The labelled frame itself: every pixel shows its own place."""
+        """Return the coordinates of the annotated frame: every pixel has its own position."""
         x, y = np.meshgrid(np.arange(width_px, dtype=np.float32), np.arange(height_px, dtype=np.float32))
         return cls(np.stack([x, y], axis=-1))
 
@@ -44,14 +47,14 @@ class Coordinates(Labels):
     def read(cls, path: str | Path) -> "Coordinates":
         check_label_file(Path(path))
         try:
-            # Mapped, so that memory is taken only for what is there, whatever the header says.
-            held = np.load(path, allow_pickle=False, mmap_mode="r")
-            if not isinstance(held, np.ndarray) or held.dtype.kind not in "fiu":
+            # Memory-mapped, so that a forged header cannot allocate more memory than the file has.
+            stored = np.load(path, allow_pickle=False, mmap_mode="r")
+            if not isinstance(stored, np.ndarray) or stored.dtype.kind not in "fiu":
                 raise ValueError("it is not one array of numbers")
-            if held.ndim != 3 or held.shape[2] != 2 or held.size > 2 * DEFAULT_MAX_PIXELS:
-                raise ValueError(f"its shape is {held.shape}")
+            if stored.ndim != 3 or stored.shape[2] != 2 or stored.size > 2 * DEFAULT_MAX_PIXELS:
+                raise ValueError(f"its shape is {stored.shape}")
             with np.errstate(over="ignore"):
-                array = np.array(held, np.float32, order="C")
+                array = np.array(stored, np.float32, order="C")
             if not np.isfinite(array).all():
                 raise ValueError("it has values that are not finite")
         except Exception as error:  # readers of damaged files raise nearly anything
@@ -73,48 +76,58 @@ class Coordinates(Labels):
         height, width, _ = self.xy.shape
         return height, width
 
+    def overlay(self, image: Picture) -> Picture:
+        """Colour every pixel by its position on the annotated frame, and draw a lattice that shows the deformation."""
+        height, width, _ = image.shape
+        position = self.xy / np.array([width, height], np.float32)
+        hue = np.stack([position[..., 0], position[..., 1], 1 - position[..., 0]], axis=-1).clip(0, 1) * 255
+        tinted = mix(image, hue.astype(np.uint8), np.float32(0.4))
+        line = (np.abs((self.xy + _LATTICE_PX / 2) % _LATTICE_PX - _LATTICE_PX / 2) < 1).any(axis=-1)
+        tinted[line] = 255
+        return tinted
+
     @classmethod
-    def space(cls, labelled: Sequence["Coordinates"]) -> "CoordinateSpace":
-        if len(labelled) > 1:
-            raise two_drawings("coordinates")
+    def space(cls, annotations: Sequence["Coordinates"]) -> "CoordinateSpace":
+        if len(annotations) > 1:
+            raise second_annotation("coordinates")
         return CoordinateSpace()
 
 
 @dataclass(frozen=True)
 class CoordinateSpace:
-    """Channel 0 is x, channel 1 is y, both in pixels of the labelled frame."""
+    """Channel 0 is x and channel 1 is y, both in pixels of the annotated frame."""
 
     channels: ClassVar[int] = 2
     exclusive: ClassVar[bool] = False
     stretchable: ClassVar[bool] = False
 
-    def speaks(self, labels: Coordinates) -> Bool[Tensor, " channels"]:
+    def annotated_channels(self, labels: Coordinates) -> Bool[Tensor, " channels"]:
         return torch.ones(self.channels, dtype=torch.bool)
 
-    def to_soft(self, labels: Coordinates, grid: Grid) -> SoftMap:
+    def encode(self, labels: Coordinates, grid: Grid) -> LabelValues:
         height, width = labels.size()
         own = Coordinates.of_image(height, width).xy
-        moved = torch.from_numpy(labels.xy - own).permute(2, 0, 1).contiguous()
-        return pool(moved, grid) + grid.centres()
+        displacement = torch.from_numpy(labels.xy - own).permute(2, 0, 1).contiguous()
+        return pool(displacement, grid) + grid.centres()
 
-    def from_soft(self, soft: SoftMap, grid: Grid) -> Coordinates:
-        # The displacement is interpolated, not the place: it stays constant beyond the outer cells' centres,
-        # where a place would stop growing.
-        moved = upsample(soft - grid.centres(), grid).permute(1, 2, 0).contiguous().numpy()
-        return Coordinates(moved + Coordinates.of_image(grid.y.pixels, grid.x.pixels).xy)
+    def decode(self, values: LabelValues, grid: Grid) -> Coordinates:
+        # The displacement is interpolated, not the position: beyond the centres of the outer cells interpolation is
+        # constant, which is right for a displacement but not for a position.
+        displacement = upsample(values - grid.centres(), grid).permute(1, 2, 0).contiguous().numpy()
+        return Coordinates(displacement + Coordinates.of_image(grid.y.pixels, grid.x.pixels).xy)
 
     @property
     def objects(self) -> tuple[str, ...]:
         return ("frame",)
 
-    def extent(self, soft: SoftMap) -> Extent:
-        return torch.ones_like(soft[..., :1])
+    def extent(self, values: LabelValues) -> Extent:
+        return torch.ones_like(values[..., :1])
 
     def presence(self, labels: Coordinates) -> tuple[Presence | None, ...]:
         return ("visible",)
 
-    def put_back(self, given: Coordinates, decided: Coordinates) -> Coordinates:
-        return given
+    def restore_annotated(self, annotation: Coordinates, decoded: Coordinates) -> Coordinates:
+        return annotation
 
-    def widened(self, labels: Coordinates) -> "CoordinateSpace":
-        raise two_drawings("coordinates")
+    def extended(self, labels: Coordinates) -> "CoordinateSpace":
+        raise second_annotation("coordinates")

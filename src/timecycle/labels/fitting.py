@@ -1,10 +1,9 @@
-"""Annotations as they are meant on a video: at its size, and about objects that are on some frame.
+"""Validate annotations of a video: resize them to its frames and refuse those without any object.
 
-Everything that takes annotations, from the command line or from Python, goes through here. `numbers` are what people
-call the frames: the numbers of image files, otherwise the indices.
+All annotations, from the command line and from Python, pass through here. `numbers` are the frame numbers of the
+video for messages: those of its image files, or the indices.
 """
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -19,11 +18,11 @@ from timecycle.labels.space import Labels
 def fit_sizes(
     labels: Mapping[int, Labels], height_px: int, width_px: int, numbers: Sequence[int] | None = None
 ) -> dict[int, Labels]:
-    """Bring labels of exactly proportional size to the video's own; refuse other sizes."""
-    fitted = {index: _fitted(_called(index, numbers), given, height_px, width_px) for index, given in labels.items()}
-    resized = [index for index, given in labels.items() if fitted[index] is not given]
+    """Resize labels of proportional size to the size of the video; refuse other sizes."""
+    fitted = {index: _fitted(_number(index, numbers), one, height_px, width_px) for index, one in labels.items()}
+    resized = [index for index, one in labels.items() if fitted[index] is not one]
     for size in dict.fromkeys(labels[index].size() for index in resized):
-        same = [_called(index, numbers) for index in resized if labels[index].size() == size]
+        same = [_number(index, numbers) for index in resized if labels[index].size() == size]
         height, width = size or (0, 0)
         note(
             f"the labels of {frames_in_words(same)} are {width}x{height}: resized to the video's "
@@ -33,16 +32,16 @@ def fit_sizes(
 
 
 def refuse_empty(labels: Mapping[int, Labels], numbers: Sequence[int] | None = None) -> None:
-    """Refuse annotations that hold no object on any frame."""
-    if all(given.is_empty() for given in labels.values()):
+    """Refuse annotations without an object on any frame."""
+    if all(one.is_empty() for one in labels.values()):
         first = labels[min(labels)]
-        name = name_of(_called(min(labels), numbers), first)
+        name = name_of(_number(min(labels), numbers), first)
         problem = (
             f"{name} holds no object"
             if len(labels) == 1
             else f"none of the {len(labels)} annotated frames holds an object, beginning with {name}"
         )
-        raise LabelError(problem, remedy=_HOW_TO_DRAW.get(first.kind, "annotate an object on at least one frame"))
+        raise LabelError(problem, remedy=first.empty_remedy)
 
 
 def absent_where_empty(
@@ -52,21 +51,26 @@ def absent_where_empty(
     *,
     or_else: str = "",
 ) -> dict[int, Labels]:
-    """Take a mask on which nothing is annotated to mean that no object is on its frame, and say so; `or_else` says what
-    to do if it is not."""
-    said = {index: given for index, given in labels.items() if isinstance(given, Masks | Parts) and given.is_empty()}
-    empty = [index for index, given in said.items() if not given.complete]
+    """Read a mask without any object as "all objects are absent from this frame", with a note.
+
+    `or_else` is appended to the note: what to do if this is not meant.
+    """
+    empty = [
+        index
+        for index, one in labels.items()
+        if isinstance(one, Masks | Parts) and one.is_empty() and not one.exhaustive
+    ]
     if empty:
         names = ", ".join(objects)
         note(
-            f"nothing is annotated on {frames_in_words(_called(index, numbers) for index in empty)}: "
+            f"nothing is annotated on {frames_in_words(_number(index, numbers) for index in empty)}: "
             f"object{'s' if ',' in names else ''} {names} {'are' if ',' in names else 'is'} absent there{or_else}"
         )
-    return {index: complete(given) if index in empty else given for index, given in labels.items()}
+    return {index: one.as_exhaustive() if index in empty else one for index, one in labels.items()}
 
 
-def note_two_whites(labels: Mapping[int, Labels]) -> None:
-    """Say so where one mask holds 255 alone and another 1 alone: two ways of saving one object, or two objects."""
+def note_ambiguous_white(labels: Mapping[int, Labels]) -> None:
+    """Note where one mask has only id 255 and another only id 1: one object saved in two ways, or two objects."""
     alone: dict[int, str] = {}
     for index, mask in sorted(labels.items()):
         values = np.unique(mask.ids[mask.ids > 0]).tolist() if isinstance(mask, Masks) else []
@@ -79,25 +83,13 @@ def note_two_whites(labels: Mapping[int, Labels]) -> None:
         )
 
 
-def complete(labels: Labels) -> Labels:
-    """Labels that say of every object whether it is on their frame."""
-    return dataclasses.replace(labels, complete=True) if isinstance(labels, Masks | Parts) else labels
-
-
 def name_of(number: int, labels: Labels) -> str:
-    """The file that labels were read from, or the frame they were given for."""
+    """Return the path that labels were read from, or else name their frame."""
     path = getattr(labels, "path", None)
     return str(path) if path else f"the annotation of frame {number}"
 
 
-_HOW_TO_DRAW = {
-    Masks.kind: "draw the object in white or in a colour, or give its pixels any id above 0; black is background",
-    "keypoints": "place at least one visible point",
-    "texture": "paint some pixels: all of them are transparent",
-}
-
-
-def _called(index: int, numbers: Sequence[int] | None) -> int:
+def _number(index: int, numbers: Sequence[int] | None) -> int:
     return index if numbers is None else numbers[index]
 
 
@@ -112,7 +104,7 @@ def _fitted(number: int, labels: Labels, height_px: int, width_px: int) -> Label
 
 
 def other_size(number: int, size: tuple[int, int], frame: tuple[int, int]) -> LabelError:
-    """The error for labels whose size (height, width) is not that of their frame."""
+    """Return the error for labels whose size (height, width) is not that of their frame."""
     return LabelError(
         f"the labels of frame {number} are {size[1]}x{size[0]} but the frame is {frame[1]}x{frame[0]}",
         remedy="draw them on the frame itself, or resize them with nearest neighbour",
@@ -120,10 +112,10 @@ def other_size(number: int, size: tuple[int, int], frame: tuple[int, int]) -> La
 
 
 def is_proportional(size: tuple[int, int], frame: tuple[int, int]) -> bool:
-    """Whether one size is the other times a factor, both sides rounded to whole pixels.
+    """Return whether one size is the other times a factor, with both sides rounded to whole pixels.
 
-    The factor is that of the long sides: rounding them moves the short side by half a pixel at most, and rounding
-    that by another half.
+    The factor is taken from the long sides: rounding them moves the short side by at most half a pixel, and rounding
+    the short side moves it by at most another half.
     """
     small, large = sorted((size, frame), key=max)
     factor = max(small) / max(large)

@@ -1,4 +1,4 @@
-"""Keypoints: named points (x, y) with visibility; one soft channel each."""
+"""Keypoints: named points (x, y) with visibility; label maps have one channel per point."""
 
 import csv
 import io
@@ -15,14 +15,16 @@ from torch import Tensor
 from timecycle.errors import LabelError
 from timecycle.files import write_text
 from timecycle.grid import Axis, Grid
+from timecycle.labels.drawing import Picture, draw_points, ring_point
 from timecycle.labels.file import check_label_file
+from timecycle.labels.label_map import Extent, LabelValues
 from timecycle.labels.names import refuse_formula
-from timecycle.labels.soft import Extent, SoftMap
-from timecycle.labels.space import Labels, Presence, listed
+from timecycle.labels.palette import RGB, colour_of
+from timecycle.labels.space import Labels, Objects, Presence, listed
 
 COLUMNS = ("frame", "name", "x", "y", "visible", "confidence")
 
-_SHOWN = ("", "1", "true", "yes", "1.0", "2")
+_VISIBLE = ("", "1", "true", "yes", "1.0", "2")
 _HIDDEN = ("0", "false", "no", "0.0")
 
 
@@ -30,8 +32,8 @@ _HIDDEN = ("0", "false", "no", "0.0")
 class Keypoints(Labels):
     """Named points of one frame.
 
-    A point that is not visible may have a place all the same, the best guess, or none: NaN. Points that were propagated
-    have a confidence, from 0 to 1; NaN where nothing is known of a point.
+    A hidden point has a guessed position, or NaN for none. Propagated points have a confidence from 0 to 1, or NaN for
+    a point of which nothing is known.
     """
 
     names: tuple[str, ...]
@@ -40,6 +42,7 @@ class Keypoints(Labels):
     confidence: Float32[np.ndarray, " points"] | None = None
     kind: ClassVar[str] = "keypoints"
     suffix: ClassVar[str] = ".csv"
+    empty_remedy: ClassVar[str] = "place at least one visible point"
 
     def __post_init__(self) -> None:
         arrays = isinstance(self.xy, np.ndarray) and isinstance(self.visible, np.ndarray)
@@ -50,18 +53,18 @@ class Keypoints(Labels):
             )
         if not len(self.names) == len(self.xy) == len(self.visible):
             raise LabelError(
-                f"there are {len(self.names)} names, {len(self.xy)} places and {len(self.visible)} visibilities",
+                f"there are {len(self.names)} names, {len(self.xy)} positions and {len(self.visible)} visibilities",
                 remedy="give one of each for every point",
             )
         if len(set(self.names)) != len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)
-            raise LabelError(f"the point {twice!r} is placed twice", remedy="name every point of a frame once")
+            raise LabelError(f"the point {twice!r} is given twice", remedy="name every point of a frame once")
         for name in self.names:
             refuse_formula(name)
 
     @classmethod
     def read(cls, path: str | Path) -> "Keypoints":
-        """The points of a CSV that holds one frame."""
+        """Read the points of a CSV that holds one frame."""
         frames = read_keypoints(path)
         if len(frames) != 1:
             raise LabelError(
@@ -72,13 +75,13 @@ class Keypoints(Labels):
         return cls(points.names, points.xy, points.visible, points.confidence)
 
     def with_confidence(self, values: Mapping[str, float], *, unseen: Container[str]) -> "Keypoints":
-        """The points with the confidence of each; those that are `unseen` are no longer visible."""
+        """Return the points with a confidence each; those named in `unseen` become hidden."""
         confidence = np.array([values.get(name, np.nan) for name in self.names], np.float32)
         visible = np.array([bool(v) and n not in unseen for n, v in zip(self.names, self.visible, strict=True)], bool)
         return replace(self, visible=visible, confidence=confidence)
 
     def write(self, path: str | Path) -> None:
-        """One row a point; the frame's number is the file's name."""
+        """Write a CSV with one row per point; the frame's number is taken from the file's name."""
         path = Path(path)
         frame = int(path.stem) if path.stem.isdecimal() else 0
         write_text(path, keypoints_csv({frame: self}))
@@ -92,9 +95,28 @@ class Keypoints(Labels):
     def is_empty(self) -> bool:
         return not self.visible.any()
 
+    def annotated_objects(self) -> Objects:
+        return frozenset(self.names)
+
+    def _restricted_to(self, objects: frozenset[str]) -> "Keypoints":
+        kept = [i for i, name in enumerate(self.names) if name in objects]
+        return Keypoints(tuple(self.names[i] for i in kept), self.xy[kept], self.visible[kept])
+
+    def overlay(self, image: Picture) -> Picture:
+        return draw_points(image, self.xy, self.visible)
+
+    def outline(self, image: Picture, name: str) -> Picture:
+        if name not in self.names:
+            return image
+        x, y = self.xy[self.names.index(name)].tolist()
+        return ring_point(image, x, y) if np.isfinite((x, y)).all() else image
+
+    def legend(self) -> dict[str, RGB]:
+        return {name: colour_of(1 + i) for i, name in enumerate(self.names)}
+
     @classmethod
-    def space(cls, labelled: Sequence["Keypoints"]) -> "KeypointSpace":
-        return KeypointSpace(tuple(dict.fromkeys(name for labels in labelled for name in labels.names)))
+    def space(cls, annotations: Sequence["Keypoints"]) -> "KeypointSpace":
+        return KeypointSpace(tuple(dict.fromkeys(name for points in annotations for name in points.names)))
 
 
 @dataclass(frozen=True)
@@ -109,34 +131,34 @@ class KeypointSpace:
     def channels(self) -> int:
         return len(self.names)
 
-    def speaks(self, labels: Keypoints) -> Bool[Tensor, " channels"]:
+    def annotated_channels(self, labels: Keypoints) -> Bool[Tensor, " channels"]:
         return torch.tensor([name in labels.names for name in self.names], dtype=torch.bool)
 
-    def to_soft(self, labels: Keypoints, grid: Grid) -> SoftMap:
-        """Each point shared among the four cells around it, so that its centre of mass is the point itself."""
-        soft = torch.zeros(grid.y.cells, grid.x.cells, self.channels)
+    def encode(self, labels: Keypoints, grid: Grid) -> LabelValues:
+        """Share each point among the four cells around it, so that their centre of mass is the point."""
+        values = torch.zeros(grid.y.cells, grid.x.cells, self.channels)
         for name, (x, y), visible in zip(labels.names, labels.xy, labels.visible, strict=True):
             inside = -0.5 <= x < grid.x.pixels - 0.5 and -0.5 <= y < grid.y.pixels - 0.5  # False for NaN
             if visible and inside:
-                soft[..., self.names.index(name)] = torch.outer(_tent(grid.y, float(y)), _tent(grid.x, float(x)))
-        return soft
+                values[..., self.names.index(name)] = torch.outer(_tent(grid.y, float(y)), _tent(grid.x, float(x)))
+        return values
 
-    def from_soft(self, soft: SoftMap, grid: Grid) -> Keypoints:
-        """Centre of mass of the 3x3 cells around each channel's strongest cell; no weight at all: not visible."""
-        rows, columns, channels = soft.shape
-        peak = soft.reshape(rows * columns, channels).argmax(dim=0)
+    def decode(self, values: LabelValues, grid: Grid) -> Keypoints:
+        """Place each point at the centre of mass of the 3x3 cells around its peak; a point without weight is hidden."""
+        rows, columns, channels = values.shape
+        peaks = values.reshape(rows * columns, channels).argmax(dim=0)
         xy = np.full((channels, 2), np.nan, np.float32)
         visible = np.zeros(channels, bool)
-        for channel, place in enumerate(peak.tolist()):
-            row, column = divmod(place, columns)
+        for channel, peak in enumerate(peaks.tolist()):
+            row, column = divmod(peak, columns)
             top, left = max(row - 1, 0), max(column - 1, 0)
-            window = soft[top : row + 2, left : column + 2, channel].double()
+            window = values[top : row + 2, left : column + 2, channel].double()
             weight = window.sum()
             visible[channel] = bool(weight > 0)
             if visible[channel]:
                 y = (window.sum(dim=1) @ torch.arange(window.shape[0], dtype=torch.float64)) / weight + top
                 x = (window.sum(dim=0) @ torch.arange(window.shape[1], dtype=torch.float64)) / weight + left
-                # A hundredth of a pixel is far below what a cell can tell, and short to read.
+                # Rounded for short files: a hundredth of a pixel is far below the precision of a cell.
                 xy[channel] = round(float(grid.x.pixel_of(x)), 2), round(float(grid.y.pixel_of(y)), 2)
         return Keypoints(self.names, xy, visible)
 
@@ -144,26 +166,26 @@ class KeypointSpace:
     def objects(self) -> tuple[str, ...]:
         return self.names
 
-    def extent(self, soft: SoftMap) -> Extent:
-        return soft
+    def extent(self, values: LabelValues) -> Extent:
+        return values
 
     def presence(self, labels: Keypoints) -> tuple[Presence | None, ...]:
-        seen = dict(zip(labels.names, labels.visible.tolist(), strict=True))
-        return tuple(("visible" if seen[name] else "occluded") if name in seen else None for name in self.names)
+        visible = dict(zip(labels.names, labels.visible.tolist(), strict=True))
+        return tuple(("visible" if visible[name] else "occluded") if name in visible else None for name in self.names)
 
-    def put_back(self, given: Keypoints, decided: Keypoints) -> Keypoints:
-        xy, visible = decided.xy.copy(), decided.visible.copy()
-        for i, name in enumerate(given.names):
+    def restore_annotated(self, annotation: Keypoints, decoded: Keypoints) -> Keypoints:
+        xy, visible = decoded.xy.copy(), decoded.visible.copy()
+        for i, name in enumerate(annotation.names):
             channel = self.names.index(name)
-            xy[channel], visible[channel] = given.xy[i], given.visible[i]
+            xy[channel], visible[channel] = annotation.xy[i], annotation.visible[i]
         return Keypoints(self.names, xy, visible)
 
-    def widened(self, labels: Keypoints) -> "KeypointSpace":
+    def extended(self, labels: Keypoints) -> "KeypointSpace":
         return KeypointSpace(tuple(dict.fromkeys(self.names + labels.names)))
 
 
 def read_keypoints(path: str | Path) -> dict[int, Keypoints]:
-    """The points of every frame in a CSV with the columns frame, name, x, y and optionally visible and confidence."""
+    """Read the points of every frame from a CSV: columns frame, name, x, y and optionally visible and confidence."""
     path = Path(path)
     check_label_file(path)
     try:
@@ -189,23 +211,23 @@ def read_keypoints(path: str | Path) -> dict[int, Keypoints]:
                     remedy="write a whole frame number, a name, x and y in pixels, and 1 or 0 for visible",
                 )
         x, y = (float(point[axis] or "nan") for axis in ("x", "y"))
-        placed = abs(x) <= _FARTHEST and abs(y) <= _FARTHEST  # False for NaN
-        visible = point["visible"].lower() not in _HIDDEN and placed
+        has_position = abs(x) <= _FARTHEST_PX and abs(y) <= _FARTHEST_PX  # False for NaN
+        visible = point["visible"].lower() not in _HIDDEN and has_position
         confidence = float(point["confidence"] or "nan")
         frames.setdefault(int(point["frame"]), []).append(_Point(point["name"], x, y, visible, confidence))
     return {frame: _points(path, frame, points) for frame, points in sorted(frames.items())}
 
 
 def keypoints_csv(frames: dict[int, Keypoints]) -> str:
-    """The CSV of many frames; x, y in as few digits as give them back exactly, empty where a point has no place."""
+    """Return the CSV of many frames; x and y have as few digits as are exact, and are empty without a position."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for frame, points in frames.items():
         for i, (name, (x, y)) in enumerate(zip(points.names, points.xy, strict=True)):
-            place = (str(x), str(y)) if np.isfinite((x, y)).all() else ("", "")
+            position = (str(x), str(y)) if np.isfinite((x, y)).all() else ("", "")
             confidence = "" if points.confidence is None else _short(points.confidence[i])
-            writer.writerow((frame, name, *place, int(points.visible[i]), confidence))
+            writer.writerow((frame, name, *position, int(points.visible[i]), confidence))
     return text.getvalue()
 
 
@@ -217,7 +239,7 @@ def _short(confidence: np.float32) -> str:
     return "" if np.isnan(confidence) else str(confidence)
 
 
-_FARTHEST = 1e9  # pixels: no point is farther out, and such numbers are exact enough in float32
+_FARTHEST_PX = 1e9  # points farther out count as hidden; nearer ones are exact enough in float32
 _LONGEST_NUMBER = 12  # digits: 2^31 frames have ten
 
 
@@ -234,13 +256,13 @@ _READABLE: dict[str, Callable[[str], bool]] = {
     "name": bool,
     "x": _is_number,
     "y": _is_number,
-    "visible": lambda text: text.lower() in _SHOWN + _HIDDEN,
+    "visible": lambda text: text.lower() in _VISIBLE + _HIDDEN,
     "confidence": _is_number,
 }
 
 
 class _Point(NamedTuple):
-    """One row of the table."""
+    """One row of a CSV."""
 
     name: str
     x: float
@@ -253,8 +275,8 @@ def _points(path: Path, frame: int, points: Sequence[_Point]) -> Keypoints:
     names = tuple(point.name for point in points)
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise LabelError(f"{path} places {twice!r} twice on frame {frame}", remedy="name every point of a frame once")
-    with np.errstate(over="ignore"):  # what is beyond all numbers is not visible
+        raise LabelError(f"{path} has {twice!r} twice on frame {frame}", remedy="name every point of a frame once")
+    with np.errstate(over="ignore"):  # numbers beyond float32 become infinite, and their points hidden
         xy = np.array([(point.x, point.y) for point in points]).astype(np.float32)
         confidence = np.array([point.confidence for point in points]).astype(np.float32)
     visible = np.array([point.visible for point in points], bool)
@@ -262,5 +284,6 @@ def _points(path: Path, frame: int, points: Sequence[_Point]) -> Keypoints:
 
 
 def _tent(axis: Axis, pixel: float) -> Float[Tensor, " cells"]:
-    place = axis.cell_of(torch.tensor(pixel, dtype=torch.float64)).clamp(0, axis.cells - 1)
-    return (1 - (torch.arange(axis.cells) - place).abs()).clamp_min(0).float()
+    """Share a pixel between the two cells around it, by nearness."""
+    cell = axis.cell_of(torch.tensor(pixel, dtype=torch.float64)).clamp(0, axis.cells - 1)
+    return (1 - (torch.arange(axis.cells) - cell).abs()).clamp_min(0).float()

@@ -1,4 +1,4 @@
-"""Object ids from an image file and into one: palette and grey values are ids, colours become ids by a fixed rule."""
+"""Read and write mask files: palette and grey values are object ids, colours become ids by a fixed rule."""
 
 import io
 import zlib
@@ -15,14 +15,12 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from timecycle.errors import LabelError
-from timecycle.files import atomic_write
-from timecycle.labels.colour_names import colours_in_words
-from timecycle.labels.edges import Pixels, edges_of, hardened, is_soft_in_places
-from timecycle.labels.image import open_image
+from timecycle.labels.edges import Pixels, edges_of, hardened, is_partly_soft
+from timecycle.labels.file import open_image
 from timecycle.labels.notes import files_in_words, note
-from timecycle.labels.palette import palette, voc_palette
+from timecycle.labels.palette import colours_in_words, palette, voc_palette
 
-# What was understood from a file that could be read in more than one way.
+# Remarks on how an ambiguous file was read.
 _SOFT = "soft edges: a pixel belongs to the object where at least half of it does"
 _BLACK = "an opaque black shape on a transparent ground: the shape is read as the object"
 _ON_WHITE = "a black shape on a white ground: the shape is read as the object"
@@ -33,14 +31,16 @@ _WIDE = (
 _BLACK_GROUND = "black beside transparent pixels: both are read as background, so draw objects in other colours"
 
 _COLOUR_MODES = ("RGB", "RGBA", "PA", "CMYK", "YCbCr", "LAB", "HSV")
-_OURS = "timecycle-ids"  # in a grey PNG: the checksum of its ids, so that what was written is known from what was drawn
+_IDS_KEY = "timecycle-ids"  # PNG text with the checksum of grey ids: tells our own files from edited ones
 
 
 @dataclass(frozen=True, eq=False)
 class MaskFile:
-    """What a mask file holds; `coloured` where its ids only number colours and do not say which object is meant.
+    """The contents of a mask file.
 
-    `colours` are those that stand for ids (0xRRGGBB), where the file shows objects as colours.
+    coloured: the ids only number the colours of the file and do not say which object is meant.
+    remark: how an ambiguous file was read.
+    colours: ids by colour (0xRRGGBB), if the file shows objects as colours.
     """
 
     path: Path
@@ -51,7 +51,7 @@ class MaskFile:
 
 
 def read_mask_files(paths: Sequence[str | Path], *, colours: Sequence[int] = ()) -> list[MaskFile]:
-    """The ids of every file, with one note for all files that were understood in the same way."""
+    """Read mask files, with one note for all files that were read in the same way."""
     files = [_read(Path(path), colours) for path in paths]
     for remark in dict.fromkeys(file.remark for file in files if file.remark):
         same = [file.path for file in files if file.remark == remark]
@@ -59,60 +59,54 @@ def read_mask_files(paths: Sequence[str | Path], *, colours: Sequence[int] = ())
     return files
 
 
-def note_numbers(files: Iterable[MaskFile]) -> None:
-    """Say which object each colour became, where that was for us to choose."""
+def note_colours(files: Iterable[MaskFile]) -> None:
+    """Note which object each colour became, if the files do not define it."""
     files = [file for file in files if file.coloured and file.colours]
     table = {code: i for file in files for code, i in file.colours.items()}
     if table:
         note(f"{files_in_words([file.path for file in files])}: {colours_in_words(table)}")
 
 
-def write_ids(path: str | Path, ids: UInt16[np.ndarray, "height width"], *, deep: bool, grey: bool) -> None:
-    """Write a palette PNG, or a grey one: of 16 bits where it is `deep`, otherwise only where that is asked for."""
-    with atomic_write(path) as file:
-        file.write(ids_png(ids, deep=deep, grey=grey))
-
-
-def ids_png(ids: UInt16[np.ndarray, "height width"], *, deep: bool, grey: bool) -> bytes:
-    """What `write_ids` writes."""
-    about = PngInfo()
-    if deep:
+def ids_png(ids: UInt16[np.ndarray, "height width"], *, sixteen_bit: bool = False, grey: bool = False) -> bytes:
+    """Encode ids as a palette PNG, or as a grey one of 8 or 16 bits."""
+    info = PngInfo()
+    if sixteen_bit:
         image = Image.fromarray(ids)
     else:
         image = Image.fromarray(ids.astype(np.uint8))
         if grey:
-            about.add_text(_OURS, _checksum(ids))
+            info.add_text(_IDS_KEY, _checksum(ids))
         else:
             image.putpalette(palette().tobytes())
     file = io.BytesIO()
     # Level 1 compresses these flat images nearly as well as the default, several times faster.
-    image.save(file, format="PNG", compress_level=1, pnginfo=about)
+    image.save(file, format="PNG", compress_level=1, pnginfo=info)
     return file.getvalue()
 
 
 def colours_in(paths: Iterable[Path]) -> tuple[int, ...]:
-    """The colours (0xRRGGBB) of RGB masks that are in no palette we know, in a fixed order.
+    """Return the colours (0xRRGGBB) of RGB masks that are not all in one known palette, in a fixed order.
 
-    They are numbered 1, 2, ... in this order: by red, then green, then blue. A colour of our own palette among them
-    keeps its id. Files read together must be numbered together, or the same colour would mean one object in one file
-    and another in the next.
+    Colours are numbered 1, 2, ... in this order: by red, then green, then blue. A colour of our own palette keeps its
+    id. Files that are read together must be numbered together; otherwise one colour could mean different objects in
+    different files.
     """
-    found: set[int] = set()
+    colours: set[int] = set()
     numbered: Path | None = None
     for path in paths:
         with open_image(Path(path)) as image:
             if image.mode in _COLOUR_MODES:
-                found |= {int(code) for code in np.unique(_codes(_meant(Path(path), _rgba(image))[0]))}
+                colours |= {int(code) for code in np.unique(_codes(_interpreted(Path(path), _rgba(image))[0]))}
             else:
                 numbered = Path(path)
-    if _palette_of(found) is not None:
+    if _palette_of(colours) is not None:
         return ()
     if numbered is not None:
         raise LabelError(
             f"{numbered} numbers its objects but other masks show them as colours of their own",
             remedy="save all masks the same way: palette PNGs, or RGB with one colour per object",
         )
-    return tuple(sorted(found - {0}))
+    return tuple(sorted(colours - {0}))
 
 
 def _read(path: Path, colours: Sequence[int]) -> MaskFile:
@@ -125,14 +119,14 @@ def _read(path: Path, colours: Sequence[int]) -> MaskFile:
         if image.mode == "P":
             return MaskFile(path, np.array(image).astype(np.uint16))
         if image.mode == "1":
-            bits, remark = _meant(path, np.array(image.convert("L"))[..., None])
+            bits, remark = _interpreted(path, np.array(image.convert("L"))[..., None])
             return MaskFile(path, (bits[..., 0] > 0).astype(np.uint16), remark=remark)
         if image.mode in ("L", "LA"):
             grey = np.array(image).reshape(image.height, image.width, -1)
-            if image.info.get(_OURS) == _checksum(grey[..., 0]):
+            if image.info.get(_IDS_KEY) == _checksum(grey[..., 0]):
                 return MaskFile(path, grey[..., 0].astype(np.uint16))
-            grey[grey[..., -1] == 0] = 0  # a transparent pixel has no value, whatever the file holds there
-            grey, remark = _meant(path, grey)
+            grey[grey[..., -1] == 0] = 0  # values under transparent pixels are meaningless
+            grey, remark = _interpreted(path, grey)
             return MaskFile(path, grey[..., 0].astype(np.uint16), remark == _BLACK, remark)
         if image.mode.startswith("I"):
             return MaskFile(path, _whole_ids(path, np.array(image).astype(np.int64)))
@@ -145,34 +139,34 @@ def _read(path: Path, colours: Sequence[int]) -> MaskFile:
 
 
 def _read_colours(path: Path, rgba: UInt8[np.ndarray, "height width 4"], colours: Sequence[int]) -> MaskFile:
-    rgba, remark = _meant(path, rgba)
+    rgba, remark = _interpreted(path, rgba)
     codes = _codes(rgba)
     values, inverse = np.unique(codes, return_inverse=True)
-    found = {int(value) for value in values}
-    table = _palette_of(found)
-    own = bool(colours) or table is None
+    present = {int(value) for value in values}
+    table = _palette_of(present)
+    numbered = bool(colours) or table is None
     if colours or table is None:
-        table = {0: 0} | _numbered(colours or found - {0})
-    strange = sorted(found - set(table))
-    if strange:
+        table = {0: 0} | _numbered(colours or present - {0})
+    unknown = sorted(present - set(table))
+    if unknown:
         raise LabelError(
-            f"{path} has the colour #{strange[0]:06x}, which stands for no object",
+            f"{path} has the colour #{unknown[0]:06x}, which stands for no object",
             remedy="read masks that belong together with colours=colours_in(all of them)",
         )
     ids = np.array([table[int(value)] for value in values], np.uint16)[inverse.reshape(codes.shape)]
-    meaning = {code: table[code] for code in sorted(found - {0})} if remark != _BLACK else {}
-    return MaskFile(path, ids, own or remark == _BLACK, remark, meaning)
+    by_colour = {code: table[code] for code in sorted(present - {0})} if remark != _BLACK else {}
+    return MaskFile(path, ids, numbered or remark == _BLACK, remark, by_colour)
 
 
 def _numbered(colours: Iterable[int]) -> dict[int, int]:
-    """Ids of colours that are in no palette together; those of our palette keep theirs, as label files show them so."""
+    """Number colours that are not all in one palette; colours of our own palette keep their ids, as in label files."""
     own = {code: i for code, i in _palette_ids("own").items() if code in set(colours)}
     free = (i for i in count(1) if i not in own.values())
     return own | {code: next(free) for code in sorted(set(colours) - own.keys())}
 
 
-def _meant(path: Path, pixels: Pixels) -> tuple[Pixels, str]:
-    """The pixels as they were meant, without soft edges and with a black shape as an object; and what to say of it."""
+def _interpreted(path: Path, pixels: Pixels) -> tuple[Pixels, str]:
+    """Remove soft edges, and read a black shape on a white or transparent ground as an object; with a remark."""
     pixels, remark = _hard(path, pixels)
     ground = _white_ground(pixels)
     if ground == _ON_WHITE:
@@ -191,9 +185,10 @@ def _meant(path: Path, pixels: Pixels) -> tuple[Pixels, str]:
 
 
 def _white_ground(pixels: Pixels) -> str:
-    """What to say where white may be the ground of a black and white picture, as it is in every paint program.
+    """Return a remark if white may be the ground of a black and white picture, as in every paint program.
 
-    It is where it fills the whole border around less black: an object that does so has no hole.
+    White is the ground if it covers the whole border and more than half of the picture. A picture that is all white is
+    an object that fills the frame.
     """
     values, alpha = pixels[..., : max(pixels.shape[-1] - 1, 1)], pixels[..., 1:][..., -1:]
     white, black = ((values == value).all(axis=-1) for value in (255, 0))
@@ -206,12 +201,12 @@ def _white_ground(pixels: Pixels) -> str:
 
 
 def _hard(path: Path, pixels: Pixels) -> tuple[Pixels, str]:
-    """The pixels without soft edges. Where several objects have them nobody knows which object a value is."""
+    """Remove soft edges, with a remark. Refuse those of several objects, whose blended values are ambiguous."""
     edges = edges_of(pixels)
     if edges.invented < 2:
         return pixels, ""
     hard = hardened(pixels)
-    if hard is not None and (edges.soft or is_soft_in_places(pixels, hard, edges)):
+    if hard is not None and (edges.soft or is_partly_soft(pixels, hard, edges)):
         return hard, _SOFT
     if edges.soft:
         raise LabelError(
@@ -224,14 +219,14 @@ def _hard(path: Path, pixels: Pixels) -> tuple[Pixels, str]:
 
 
 def _rgba(image: Image.Image) -> UInt8[np.ndarray, "height width 4"]:
-    """Colour and alpha; a transparent pixel has no colour, whatever the file holds there."""
+    """Return RGBA pixels; transparent pixels are black, since colours under them are meaningless."""
     rgba = np.array(image.convert("RGBA"))
     rgba[rgba[..., 3] == 0] = 0
     return rgba
 
 
 def _codes(rgba: UInt8[np.ndarray, "height width 4"]) -> Int[np.ndarray, "height width"]:
-    """Colours as 0xRRGGBB."""
+    """Return colours as 0xRRGGBB."""
     red, green, blue = (rgba[..., channel].astype(np.int64) for channel in range(3))
     return (red << 16) | (green << 8) | blue
 
@@ -243,7 +238,7 @@ def _palette_ids(scheme: Literal["own", "voc"]) -> dict[int, int]:
 
 
 def _palette_of(colours: Set[int]) -> dict[int, int] | None:
-    """The ids of colours that are all in one palette, ours or PASCAL VOC's; they share none but black."""
+    """Return the ids of a palette, ours or PASCAL VOC's, that has all these colours; the two share only black."""
     return next((table for table in map(_palette_ids, ("own", "voc")) if colours <= table.keys()), None)
 
 

@@ -1,4 +1,4 @@
-"""Names of objects: what people call what a mask numbers."""
+"""Names of objects, which masks only number: from the command line or from a names.json."""
 
 import json
 import re
@@ -10,13 +10,13 @@ from timecycle.errors import LabelError
 from timecycle.labels.file import check_label_file
 
 NAMES_FILE = "names.json"
-_LONGEST = 100  # characters: a name stands in tables and captions
+_LONGEST = 100  # characters: names appear in tables and captions
 _FORMULA = ("=", "+", "-", "@")
 _REMEDY = 'write names as --names 1=camel 2=rider, or {"1": "camel"} in a file names.json beside the mask'
 
 
 def parse_names(words: Sequence[str]) -> dict[str, str]:
-    """The names of "1=camel" "2=rider", by object."""
+    """Parse words such as "1=camel" into names by object."""
     names: dict[str, str] = {}
     for word in words:
         number, equals, name = word.partition("=")
@@ -29,7 +29,7 @@ def parse_names(words: Sequence[str]) -> dict[str, str]:
 
 
 def names_beside(files: Iterable[str | Path]) -> dict[str, str]:
-    """The names in the names.json files that lie in the same folders as label files."""
+    """Read the names.json files in the folders of label files."""
     folders = dict.fromkeys(path if path.is_dir() else path.parent for path in map(Path, files))
     names: dict[str, str] = {}
     for path in (folder / NAMES_FILE for folder in folders):
@@ -39,7 +39,7 @@ def names_beside(files: Iterable[str | Path]) -> dict[str, str]:
 
 
 def read_names(path: Path) -> dict[str, str]:
-    """The names in a JSON file, such as {"1": "camel"}."""
+    """Read names from a JSON file such as {"1": "camel"}."""
     check_label_file(path)
     try:
         names = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -54,7 +54,7 @@ def read_names(path: Path) -> dict[str, str]:
 
 
 def check_names(names: Mapping[Any, Any]) -> dict[str, str]:
-    """The names by object, as text; refuses what is not a name."""
+    """Validate names and return them by object."""
     checked: dict[str, str] = {}
     for number, name in names.items():
         if not re.fullmatch(r"\d{1,12}", str(number)):
@@ -73,7 +73,7 @@ def check_names(names: Mapping[Any, Any]) -> dict[str, str]:
 
 
 def refuse_formula(name: str) -> None:
-    """Names stand in tables that people open as spreadsheets, which would compute what begins like a formula."""
+    """Refuse names that a spreadsheet would evaluate as a formula: names are written to CSV files."""
     if name.startswith(_FORMULA):
         raise LabelError(
             f"the name {name[:_LONGEST]!r} would be a formula in a spreadsheet",
@@ -81,22 +81,22 @@ def refuse_formula(name: str) -> None:
         )
 
 
-def names_of(objects: Sequence[str], beside: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """The names of the objects of a run: those `given` by hand win over those in a file `beside` the labels.
+def names_of(objects: Sequence[str], from_file: Mapping[str, str], by_hand: Mapping[str, str]) -> dict[str, str]:
+    """Return the names of the objects of a run; names given by hand override those from a names.json.
 
-    A name given by hand must be of an object of the run; a file may name more objects than one video has.
+    Every name given by hand must be of an object of the run; a file may name more objects than one video has.
     """
-    unknown = [number for number in given if number not in objects]
+    unknown = [number for number in by_hand if number not in objects]
     if unknown:
         raise LabelError(
-            f"there is no object {unknown[0]} to call {given[unknown[0]]!r}",
+            f"there is no object {unknown[0]} to call {by_hand[unknown[0]]!r}",
             remedy=f"name one of the objects that are labelled: {', '.join(objects) or 'none'}",
         )
-    return check_names({name: text for name, text in {**beside, **given}.items() if name in objects})
+    return check_names({name: text for name, text in {**from_file, **by_hand}.items() if name in objects})
 
 
-def shown_name(kind: str, name: str, names: Mapping[str, str]) -> str:
-    """What an object is called on pages and in pictures: points by their own names, others by the given one or id."""
+def display_name(kind: str, name: str, names: Mapping[str, str]) -> str:
+    """Return what pages and pictures call an object: points have names of their own, others a given name or the id."""
     if kind == "masks":
         return names.get(name, f"object {name}")
     return names.get(name, f"part {name}") if kind == "parts" else name

@@ -1,6 +1,6 @@
-"""Notes: what was understood from an annotation that could be read in more than one way, said once and in one place.
+"""Notes to the user: how an ambiguous annotation was read.
 
-The command line prints them to standard error; Python shows them there too unless logging is told otherwise.
+The command line prints notes to standard error; so does Python, unless logging is configured otherwise.
 """
 
 import logging
@@ -11,12 +11,12 @@ log = logging.getLogger("timecycle")
 
 
 def note(text: str) -> None:
-    """Tell the user how something was understood."""
+    """Tell the user how something was read."""
     log.warning("note: %s", text)
 
 
 def frames_in_words(frames: Iterable[int]) -> str:
-    """`frame 3`, or `frames 1-4, 7, 9-12`."""
+    """Describe frames as `frame 3` or `frames 1-4, 7, 9-12`."""
     runs: list[list[int]] = []
     for frame in sorted(frames):
         if runs and runs[-1][1] == frame - 1:
@@ -28,6 +28,6 @@ def frames_in_words(frames: Iterable[int]) -> str:
 
 
 def files_in_words(paths: Sequence[Path]) -> str:
-    """`a.png`, or `a.png and 3 more files`."""
+    """Describe files as `a.png` or `a.png and 3 more files`."""
     more = len(paths) - 1
     return f"{paths[0]} and {more} more file{'s' if more > 1 else ''}" if more else str(paths[0])

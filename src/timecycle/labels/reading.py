@@ -1,4 +1,4 @@
-"""Labels from the command line: a file for frame 0, FRAME=FILE, or a folder of files named by frame number."""
+"""Read labels named on the command line: FILE for the first frame, FRAME=FILE, or a folder of numbered files."""
 
 import dataclasses
 import re
@@ -10,9 +10,9 @@ from timecycle.errors import LabelError, VideoError
 from timecycle.files import frame_number, natural_order
 from timecycle.labels.coordinates import Coordinates
 from timecycle.labels.file import check_label_file
-from timecycle.labels.fitting import is_proportional, note_two_whites, other_size
+from timecycle.labels.fitting import is_proportional, note_ambiguous_white, other_size
 from timecycle.labels.keypoints import Keypoints, read_keypoints
-from timecycle.labels.mask_file import colours_in, note_numbers, read_mask_files
+from timecycle.labels.mask_file import colours_in, note_colours, read_mask_files
 from timecycle.labels.masks import Masks
 from timecycle.labels.parts import Parts
 from timecycle.labels.space import Labels
@@ -22,17 +22,15 @@ from timecycle.video.image_file import IMAGE_SUFFIXES, image_size
 
 KINDS: dict[str, type[Labels]] = {kind.kind: kind for kind in (Masks, Parts, Keypoints, Texture, Coordinates)}
 
-
 _SUFFIXES = (".png", ".csv", ".npy", ".tif", ".tiff", ".bmp")
 _NUMBERED = r"(\d{1,12})=(.+)"  # FRAME=FILE
-_MOST_TIMES_LARGER = 16  # than the frame, in pixels; and always as large as
+_MAX_TIMES_LARGER = 16  # pixels of a label image per pixel of the frame, unless the image is below:
 _ALWAYS_READ_PX = 4096 * 2304
 
 
 def is_label_file(argument: str) -> bool:
-    """Whether a word of the command line, FILE or FRAME=FILE, names a file that can hold labels."""
-    numbered = re.fullmatch(_NUMBERED, argument)
-    path = Path(numbered[2] if numbered and not _exists(argument) else argument)
+    """Return whether an argument, FILE or FRAME=FILE, names an existing file that can hold labels."""
+    path = path_of(argument)
     return path.suffix.lower() in _SUFFIXES and _exists(path) and path.is_file()
 
 
@@ -40,17 +38,19 @@ def read_labels(
     arguments: Sequence[str | Path],
     *,
     kind: str | None = None,
-    complete: bool = False,
+    exhaustive: bool = False,
     numbers: Sequence[int] | None = None,
     size: tuple[int, int] | None = None,
     together: bool = True,
 ) -> dict[int, Labels]:
-    """Labels by the index of their frame. Without a kind, CSV files are keypoints and images are masks.
+    """Read labels by frame index. Without a `kind`, CSV files are keypoints, .npy files coordinates, images masks.
 
-    `complete`: masks and parts show every object of their frame (see Masks). `numbers` are those of the video's frames
-    (`Video.numbers`), by which files, arguments and tables name them; a bare file belongs to the first frame. With the
-    `size` (height, width) of the frames, images that cannot belong to them are refused before their pixels are read.
-    Masks are read `together`, so that a colour is one object in all of them, unless a run says what colours mean.
+    exhaustive: masks and parts show every object of their frame (see `Masks`).
+    numbers: the frame numbers of the video (`Video.numbers`), by which files, arguments and tables name frames; a file
+        without a number belongs to the first frame.
+    size: (height, width) of the frames; images that cannot belong to them are refused before their pixels are read.
+    together: number the colours of all masks together, so that a colour is one object in all of them. False if an
+        existing run defines what the colours mean.
     """
     if arguments and all(str(argument).lower().endswith(".csv") for argument in arguments):
         return dict(_read_points([Path(argument) for argument in arguments], numbers))
@@ -67,38 +67,38 @@ def read_labels(
         read = read_mask_files(list(files.values()), colours=colours)
         masks = {index: Masks.of_file(file) for index, file in zip(files, read, strict=True)}
         if together:
-            note_numbers(read)
-            note_two_whites(masks)
-        return {index: dataclasses.replace(m, complete=complete) for index, m in masks.items()}
+            note_colours(read)
+            note_ambiguous_white(masks)
+        return {index: dataclasses.replace(m, exhaustive=exhaustive) for index, m in masks.items()}
     if kind == Parts.kind:
         parts = {index: Parts.read(path) for index, path in files.items()}
-        return {index: dataclasses.replace(p, complete=complete) for index, p in parts.items()}
+        return {index: dataclasses.replace(p, exhaustive=exhaustive) for index, p in parts.items()}
     return {index: KINDS[kind].read(path) for index, path in files.items()}
 
 
 def path_of(argument: str | Path) -> Path:
-    """The file or folder of an argument, FILE or FRAME=FILE."""
+    """Return the file or folder of an argument, FILE or FRAME=FILE."""
     numbered = re.fullmatch(_NUMBERED, str(argument))
     return Path(numbered[2]) if numbered and not _exists(argument) else Path(argument)
 
 
 def index_of(number: int, numbers: Sequence[int] | None) -> int:
-    """The index of the frame that a video calls `number`; without `numbers` frames are called by their index."""
+    """Return the index of the frame with this number; without `numbers` the number is the index."""
     if numbers is None or (isinstance(numbers, range) and numbers.start == 0):
         return number
-    place = bisect_left(numbers, number)
-    if place == len(numbers) or numbers[place] != number:
-        if numbers[0] < number < numbers[-1]:
-            near = f"{numbers[place - 1]} or {numbers[place]}"
-            raise LabelError(
-                f"frame {number} is missing: the video goes from frame {numbers[place - 1]} to {numbers[place]}",
-                remedy=f"annotate frame {near}, or restore its image file and propagate again",
-            )
+    index = bisect_left(numbers, number)
+    if index < len(numbers) and numbers[index] == number:
+        return index
+    if numbers[0] < number < numbers[-1]:
+        before, after = numbers[index - 1], numbers[index]
         raise LabelError(
-            f"there is no frame {number}: the video's frames are numbered {numbers[0]} to {numbers[-1]}",
-            remedy="give the number in the name of the frame's image file",
+            f"frame {number} is missing: the video goes from frame {before} to {after}",
+            remedy=f"annotate frame {before} or {after}, or restore its image file and propagate again",
         )
-    return place
+    raise LabelError(
+        f"there is no frame {number}: the video's frames are numbered {numbers[0]} to {numbers[-1]}",
+        remedy="give the number in the name of the frame's image file",
+    )
 
 
 def _files(arguments: Sequence[str | Path], numbers: Sequence[int] | None) -> dict[int, Path]:
@@ -116,29 +116,29 @@ def _files(arguments: Sequence[str | Path], numbers: Sequence[int] | None) -> di
 
 
 def _check_sizes(files: Mapping[int, Path], frame: tuple[int, int], numbers: Sequence[int] | None) -> None:
-    """Refuse by their headers images that are no masks of frames of this size, or take much more memory than these."""
-    most = max(_MOST_TIMES_LARGER * frame[0] * frame[1], _ALWAYS_READ_PX)
+    """Refuse, by their headers, images that do not fit frames of this size or need far more memory."""
+    most = max(_MAX_TIMES_LARGER * frame[0] * frame[1], _ALWAYS_READ_PX)
     for index, path in files.items():
         if path.suffix.lower() not in IMAGE_SUFFIXES:
             continue
         check_label_file(path)
         try:
-            found = image_size(path, max_pixels=DEFAULT_MAX_PIXELS)
+            header = image_size(path, max_pixels=DEFAULT_MAX_PIXELS)
         except VideoError as error:
             raise LabelError(error.problem, remedy="give a PNG with one value or colour per object") from error
-        size = found.height_px, found.width_px
+        size = header.height_px, header.width_px
         number = numbers[index] if numbers is not None and index < len(numbers) else index
         if size != frame and not is_proportional(size, frame):
             raise other_size(number, size, frame)
-        if found.pixels > most:
+        if header.pixels > most:
             raise LabelError(
-                f"{path} is {found}, far larger than the frame ({frame[1]}x{frame[0]})",
+                f"{path} is {header}, far larger than the frame ({frame[1]}x{frame[0]})",
                 remedy="save the mask at the size of the video",
             )
 
 
 def _exists(path: str | Path) -> bool:
-    """Whether there is such a file or folder; no system lets names be longer than some hundred letters."""
+    """Return whether a file or folder exists; False for names that are too long for the system."""
     try:
         return Path(path).exists()
     except OSError:
@@ -146,36 +146,36 @@ def _exists(path: str | Path) -> bool:
 
 
 def _expand(argument: str) -> dict[int | None, Path]:
-    """The files of an argument by frame number; none for the first frame."""
+    """Return the files of an argument by frame number; None stands for the first frame."""
     numbered = re.fullmatch(_NUMBERED, argument)
     if numbered and not _exists(argument):
         return {int(numbered[1]): Path(numbered[2])}
     path = Path(argument)
     if not _exists(path) or not path.is_dir():
         return {None: path}
-    found: dict[int | None, Path] = {}
+    files: dict[int | None, Path] = {}
     try:
-        listed = sorted(path.iterdir(), key=natural_order)
+        entries = sorted(path.iterdir(), key=natural_order)
     except OSError as error:
         raise LabelError(f"{path} cannot be listed: {error.strerror}", remedy="allow reading the folder") from error
-    for file in listed:
+    for file in entries:
         if file.suffix.lower() in _SUFFIXES and not file.name.startswith("."):
             number = frame_number(file)
             if number is None:
                 raise LabelError(
                     f"{file} has no frame number in its name", remedy="name label files by frame: 00012.png"
                 )
-            if number in found:
+            if number in files:
                 raise LabelError(
-                    f"frame {number} has two label files: {found[number]} and {file}",
+                    f"frame {number} has two label files: {files[number]} and {file}",
                     remedy="keep one file for each frame",
                 )
-            found[number] = file
-    if not found:
+            files[number] = file
+    if not files:
         raise LabelError(
             f"the folder {path} has no label files", remedy="put files named by frame number in it: 00012.png"
         )
-    return found
+    return files
 
 
 def _guess_kind(files: Mapping[int, Path]) -> str:
@@ -186,20 +186,20 @@ def _guess_kind(files: Mapping[int, Path]) -> str:
 
 
 def _read_points(files: Sequence[Path], numbers: Sequence[int] | None) -> dict[int, Keypoints]:
-    """A CSV says itself which frames it is about; no two files may place points on the same frame."""
+    """Read keypoints of CSV files, whose rows name their frames; no two files may have points on the same frame."""
     points: dict[int, Keypoints] = {}
     for path in files:
         if re.match(r"\d+=", str(path)) and not _exists(path):
             raise LabelError(
-                f"{path} numbers a CSV, whose rows say themselves which frame they belong to",
+                f"{path} gives a frame to a CSV, whose rows name their frames themselves",
                 remedy="give the file alone and write the frame's number in its `frame` column",
             )
-        for number, found in read_keypoints(path).items():
+        for number, frame_points in read_keypoints(path).items():
             index = index_of(number, numbers)
             if index in points:
                 raise LabelError(
-                    f"{path} places points on frame {number}, as another file does",
+                    f"{path} has points on frame {number}, as another file does",
                     remedy="keep the points of one frame in one file",
                 )
-            points[index] = found
+            points[index] = frame_points
     return points

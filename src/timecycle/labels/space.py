@@ -1,4 +1,4 @@
-"""What every kind of label offers the engine: a file form, and a way to soft maps and back."""
+"""The interface of every kind of label: its file, its picture, and the channels of its label maps."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,55 +12,91 @@ from torch import Tensor
 
 from timecycle.errors import LabelError
 from timecycle.grid import Grid
-from timecycle.labels.soft import Extent, SoftMap
+from timecycle.labels.drawing import Picture
+from timecycle.labels.label_map import Extent, LabelValues
+from timecycle.labels.palette import RGB, colour_of
 
 # What an annotation says of an object: it is in view, something hides it, or it is not in the frame at all.
 Presence = Literal["visible", "occluded", "absent"]
+Objects = frozenset[str] | None  # names of objects; None: all objects of the video
 
 
 class Labels(ABC):
     """The labels of one frame, at image size."""
 
     kind: ClassVar[str]
-    suffix: ClassVar[str]  # of the file `write` makes
+    suffix: ClassVar[str]  # of the file that `write` makes
+    empty_remedy: ClassVar[str] = "annotate an object on at least one frame"
 
     @abstractmethod
     def size(self) -> tuple[int, int] | None:
-        """(height, width) in pixels, or None where the labels have no image (keypoints)."""
+        """Return (height, width) in pixels, or None for labels without an image (keypoints)."""
 
     def is_empty(self) -> bool:
-        """Whether no object is on the frame."""
+        """Return whether no object is on the frame."""
         return False
 
     def resized(self, height_px: int, width_px: int) -> "Self | None":
-        """The labels at another size, by nearest neighbour; None where they cannot be resized."""
+        """Return the labels at another size, by nearest neighbour; None for kinds that cannot be resized."""
         return None
 
     @abstractmethod
     def write(self, path: str | Path) -> None:
-        """Write the labels so that `read` gives them back exactly."""
+        """Write the labels to a file from which `read` restores them exactly."""
 
     @classmethod
     @abstractmethod
     def read(cls, path: str | Path) -> Self:
-        """The labels of a file."""
+        """Read the labels of one frame from a file."""
 
     @classmethod
     @abstractmethod
-    def space(cls, labelled: Sequence[Any]) -> "Space":
-        """The channels that hold everything these frames of the same kind are labelled with."""
+    def space(cls, annotations: Sequence[Any]) -> "Space":
+        """Return the label space that holds every object of these annotations of one kind."""
+
+    def annotated_objects(self) -> Objects:
+        """Return the objects that this annotation constrains; other objects keep being propagated."""
+        return None
+
+    def restricted_to(self, objects: Objects) -> Self:
+        """Return an annotation of these objects alone."""
+        return self.as_exhaustive() if objects is None else self._restricted_to(objects)
+
+    def _restricted_to(self, objects: frozenset[str]) -> Self:
+        return self
+
+    def as_exhaustive(self) -> Self:
+        """Return an annotation by which every object that is not on the frame is absent."""
+        return self
+
+    @abstractmethod
+    def overlay(self, image: Picture) -> Picture:
+        """Draw the labels over their frame."""
+
+    def outline(self, image: Picture, name: str) -> Picture:
+        """Outline one object on a picture of its frame; objects that are not there change nothing."""
+        return image
+
+    def legend(self) -> dict[str, RGB]:
+        """Return the colour of every object in `overlay`; empty for kinds that have colours of their own."""
+        return {}
+
+    @classmethod
+    def object_colour(cls, name: str, index: int = 0) -> RGB:
+        """Return the colour of an object by its name, or by its index from 0 among the objects of the video."""
+        return colour_of(1 + index)
 
 
 @runtime_checkable
 class Space(Protocol):
-    """What the channels of a video's soft maps mean."""
+    """A label space: what the channels of a video's label maps mean."""
 
     @property
     def channels(self) -> int: ...
 
     @property
     def exclusive(self) -> bool:
-        """True where channels compete for a cell: channel 0 is the background and all sum to one."""
+        """True where channels compete for a cell: channel 0 is the background and all channels sum to one."""
         ...
 
     @property
@@ -68,38 +104,42 @@ class Space(Protocol):
         """True where a channel is an intensity, so that stretching it to [0, 1] keeps its meaning."""
         ...
 
-    def speaks(self, labels: Any) -> Bool[Tensor, " channels"]:
-        """Which channels this labelled frame decides; the others are only carried through it."""
+    def annotated_channels(self, labels: Any) -> Bool[Tensor, " channels"]:
+        """Return which channels an annotation constrains; the other channels keep being propagated."""
         ...
 
-    def to_soft(self, labels: Any, grid: Grid) -> SoftMap: ...
+    def encode(self, labels: Any, grid: Grid) -> LabelValues:
+        """Pool labels at image size into a label map on the feature grid."""
+        ...
 
-    def from_soft(self, soft: SoftMap, grid: Grid) -> Any: ...
+    def decode(self, values: LabelValues, grid: Grid) -> Any:
+        """Turn a label map into labels at image size."""
+        ...
 
     @property
     def objects(self) -> tuple[str, ...]:
-        """What a person would point at, by name: an object, a part, a point, the painted surface."""
+        """The names of the objects: ids of masks or parts, names of points, or the one texture or frame."""
         ...
 
-    def extent(self, soft: SoftMap) -> Extent:
-        """How much of every cell each of the `objects` covers, 0 to 1."""
+    def extent(self, values: LabelValues) -> Extent:
+        """Return how much of every cell each of the `objects` covers, 0 to 1."""
         ...
 
     def presence(self, labels: Any) -> tuple[Presence | None, ...]:
-        """What this annotated frame says of each of the `objects`; None for one that is not annotated on it."""
+        """Return what an annotation says of each of the `objects`; None for one that it does not annotate."""
         ...
 
-    def put_back(self, given: Any, decided: Any) -> Any:
-        """The decided labels with everything that was given put back exactly as it was drawn."""
+    def restore_annotated(self, annotation: Any, decoded: Any) -> Any:
+        """Replace annotated objects in decoded labels by the exact annotation."""
         ...
 
-    def widened(self, labels: Any) -> "Space":
-        """This space with channels added, at the end, for objects of `labels` it did not have."""
+    def extended(self, labels: Any) -> "Space":
+        """Return this space with channels appended for objects of `labels` that it lacks."""
         ...
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
-    """The names on one short line, for people."""
+    """Join names into one short line for messages."""
     shown = [name if len(name) <= 24 else f"{name[:23]}…" for name in names[:most]]
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return (", ".join(shown) or "none") + more
@@ -108,62 +148,69 @@ def listed(names: Sequence[str], most: int = 6) -> str:
 def nearest(
     array: Shaped[np.ndarray, "height width *channels"], height_px: int, width_px: int
 ) -> Shaped[np.ndarray, "height_px width_px *channels"]:
-    """An array of pixels at another size: each new pixel takes the value at its centre."""
+    """Resize an array of pixels by nearest neighbour: each new pixel takes the value at its centre."""
     rows = ((np.arange(height_px) + 0.5) * array.shape[0] / height_px).astype(np.int64)
     columns = ((np.arange(width_px) + 0.5) * array.shape[1] / width_px).astype(np.int64)
     return np.asarray(array[rows[:, None], columns])
 
 
-def two_drawings(kind: str) -> LabelError:
-    """The refusal of a second drawing of a kind whose every pixel refers to the one frame it was drawn on."""
+def second_annotation(kind: str) -> LabelError:
+    """Return the error for a second annotation of a kind whose pixels all refer to one annotated frame."""
     return LabelError(
         f"{kind} were given for more than one frame",
-        remedy="give one frame: a second would wipe out the first wherever it is empty; run twice for two",
+        remedy="give one frame: a second would erase the first wherever it is empty; run twice for two",
     )
 
 
-def combine(given: SoftMap, carried: SoftMap, *, speaks: Bool[Tensor, " channels"], exclusive: bool) -> SoftMap:
-    """`given` where the labelled frame speaks, `carried` elsewhere; given objects push carried ones aside."""
-    mixed = torch.where(speaks, given, carried)
-    if not exclusive or bool(speaks.all()):
-        return mixed
-    objects = mixed[..., 1:]
-    spoken = objects * speaks[1:]
-    room = (1 - spoken.sum(dim=-1, keepdim=True)).clamp_min(0)
-    silent = objects * ~speaks[1:]
-    return settle(torch.cat([mixed[..., :1], spoken + silent * room], dim=-1))
+def combine(
+    annotated: LabelValues, propagated: LabelValues, *, annotated_channels: Bool[Tensor, " channels"], exclusive: bool
+) -> LabelValues:
+    """Merge an annotation into a propagated label map: annotated channels replace propagated ones.
+
+    In exclusive spaces propagated objects keep the share of a cell that annotated objects leave.
+    """
+    merged = torch.where(annotated_channels, annotated, propagated)
+    if not exclusive or bool(annotated_channels.all()):
+        return merged
+    objects = merged[..., 1:]
+    fixed = objects * annotated_channels[1:]
+    room = (1 - fixed.sum(dim=-1, keepdim=True)).clamp_min(0)
+    other = objects * ~annotated_channels[1:]
+    return normalise(torch.cat([merged[..., :1], fixed + other * room], dim=-1))
 
 
-def fill_unknown(soft: SoftMap, other: SoftMap, *, knows: Bool[Tensor, " channels"], exclusive: bool) -> SoftMap:
-    """`soft` with the channels it does not know taken from `other`; objects only where it has background."""
+def fill_unknown(
+    values: LabelValues, other: LabelValues, *, known: Bool[Tensor, " channels"], exclusive: bool
+) -> LabelValues:
+    """Take unknown channels from `other`; in exclusive spaces only where `values` has background."""
     if not exclusive:
-        return torch.where(knows, soft, other)
-    background, objects = soft[..., :1], soft[..., 1:]
-    taken = background * other[..., 1:] * ~knows[1:]
-    return torch.cat([background - taken.sum(dim=-1, keepdim=True), objects * knows[1:] + taken], dim=-1)
+        return torch.where(known, values, other)
+    background, objects = values[..., :1], values[..., 1:]
+    taken = background * other[..., 1:] * ~known[1:]
+    return torch.cat([background - taken.sum(dim=-1, keepdim=True), objects * known[1:] + taken], dim=-1)
 
 
-def settle(soft: SoftMap) -> SoftMap:
-    """Objects scaled to share a cell where they claim more than all of it; the background takes the rest."""
-    objects = soft[..., 1:].clamp_min(0)
+def normalise(values: LabelValues) -> LabelValues:
+    """Scale objects that claim more than a whole cell down to it, and give the rest to the background."""
+    objects = values[..., 1:].clamp_min(0)
     claimed = objects.sum(dim=-1, keepdim=True)
     return torch.cat([(1 - claimed).clamp_min(0), objects / claimed.clamp_min(1)], dim=-1)
 
 
-def is_of_points(space: Space) -> bool:
-    """Whether objects are points, whose weight is spread over cells that they never cover wholly."""
+def is_point_space(space: Space) -> bool:
+    """Return whether objects are points: their weight is spread over cells that they never cover wholly."""
     return not space.exclusive and len(space.objects) == space.channels
 
 
-def silence(soft: SoftMap, space: Space, silent: Bool[Tensor, " objects"]) -> SoftMap:
-    """The soft labels without some of the objects: background in their place, or no weight where there is none."""
-    if not bool(silent.any()):
-        return soft
+def remove_objects(values: LabelValues, space: Space, removed: Bool[Tensor, " objects"]) -> LabelValues:
+    """Replace some objects of a label map by background, or by no weight where there is no background channel."""
+    if not bool(removed.any()):
+        return values
     channels = space.channels - 1 if space.exclusive else space.channels
-    if len(silent) == channels:
-        kept = soft * torch.cat([torch.ones(space.channels - channels, dtype=torch.bool), ~silent])
-        return settle(kept) if space.exclusive else kept
-    nothing = torch.zeros_like(soft)
+    if len(removed) == channels:
+        kept = values * torch.cat([torch.ones(space.channels - channels, dtype=torch.bool), ~removed])
+        return normalise(kept) if space.exclusive else kept
+    nothing = torch.zeros_like(values)
     if space.exclusive:
         nothing[..., 0] = 1
     return nothing

@@ -1,4 +1,4 @@
-"""Texture: colours painted on a frame, which travel with the surface they were painted on."""
+"""Texture: colours painted on a frame, which follow the surface under them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -14,23 +14,25 @@ from torch import Tensor
 from timecycle.errors import LabelError
 from timecycle.files import atomic_write
 from timecycle.grid import Grid
-from timecycle.labels.image import open_image
+from timecycle.labels.drawing import Picture, mix
+from timecycle.labels.file import open_image
+from timecycle.labels.label_map import Extent, LabelValues, pool, upsample, upsample_argmax
 from timecycle.labels.masks import Masks, pool_ids
-from timecycle.labels.soft import Extent, SoftMap, pool, upsample, upsample_argmax
-from timecycle.labels.space import Labels, Presence, nearest, two_drawings
+from timecycle.labels.space import Labels, Presence, nearest, second_annotation
 
-_FLAT_COLOURS = 32  # a photograph has thousands; a painted pattern a handful
+_FLAT_COLOURS = 32  # a photograph has thousands of colours, a painted pattern a few
 STRIPES = ((230, 57, 70), (244, 162, 41), (255, 230, 109), (42, 157, 95), (38, 110, 200), (131, 56, 200))
 
 
 @dataclass(frozen=True, eq=False)
 class Texture(Labels):
-    """Painted colour (RGB) and how much of each pixel is painted (alpha)."""
+    """The painted colour of every pixel (RGB) and how much of it is painted (alpha)."""
 
     rgba: UInt8[np.ndarray, "height width 4"]
-    path: Path | None = field(default=None, repr=False, compare=False)  # the file it was read from, to name it
+    path: Path | None = field(default=None, repr=False, compare=False)  # the file it was read from, for messages
     kind: ClassVar[str] = "texture"
     suffix: ClassVar[str] = ".png"
+    empty_remedy: ClassVar[str] = "paint some pixels: all of them are transparent"
 
     def __post_init__(self) -> None:
         if self.rgba.dtype != np.uint8 or self.rgba.ndim != 3 or self.rgba.shape[2] != 4:
@@ -41,7 +43,7 @@ class Texture(Labels):
 
     @classmethod
     def read(cls, path: str | Path) -> "Texture":
-        """A texture from any image; one without an alpha channel paints every pixel."""
+        """Read a texture from any image; without an alpha channel every pixel is painted."""
         with open_image(Path(path)) as image:
             return cls(np.array(image.convert("RGBA")), path=Path(path))
 
@@ -63,71 +65,74 @@ class Texture(Labels):
     def resized(self, height_px: int, width_px: int) -> "Texture":
         return replace(self, rgba=nearest(self.rgba, height_px, width_px))
 
+    def overlay(self, image: Picture) -> Picture:
+        return mix(image, self.rgba[..., :3], self.rgba[..., 3:] / np.float32(255) * 0.85)
+
     @classmethod
-    def space(cls, labelled: Sequence["Texture"]) -> "FlatTextureSpace | TextureSpace":
-        """A channel per colour where there are few, as the paper does with its stripes; else mixed colours."""
-        if len(labelled) > 1:
-            raise two_drawings("textures")
-        flat = FlatTextureSpace(_paints(labelled))
+    def space(cls, annotations: Sequence["Texture"]) -> "FlatTextureSpace | TextureSpace":
+        """Return a space with a channel per colour if there are few, as for the paper's stripes; else mixed colours."""
+        if len(annotations) > 1:
+            raise second_annotation("textures")
+        flat = FlatTextureSpace(_colours(annotations))
         return flat if flat.channels <= _FLAT_COLOURS else TextureSpace()
 
 
 @dataclass(frozen=True)
 class FlatTextureSpace:
-    """Channel c is the paint paints[c] (RGBA as one number), paints[0] none: colours compete and stay crisp."""
+    """Channel c is the colour colours[c] (RGBA as one number), colours[0] no paint: colours compete and stay sharp."""
 
-    paints: tuple[int, ...]
+    colours: tuple[int, ...]
     exclusive: ClassVar[bool] = True
     stretchable: ClassVar[bool] = True
 
     @property
     def channels(self) -> int:
-        return len(self.paints)
+        return len(self.colours)
 
-    def speaks(self, labels: Texture) -> Bool[Tensor, " channels"]:
+    def annotated_channels(self, labels: Texture) -> Bool[Tensor, " channels"]:
         return torch.ones(self.channels, dtype=torch.bool)
 
-    def to_soft(self, labels: Texture, grid: Grid) -> SoftMap:
-        return pool_ids(_paint(labels), self.paints, grid)
+    def encode(self, labels: Texture, grid: Grid) -> LabelValues:
+        return pool_ids(_colour_codes(labels), self.colours, grid)
 
-    def from_soft(self, soft: SoftMap, grid: Grid) -> Texture:
-        table = np.array(self.paints, ">u4").view(np.uint8).reshape(-1, 4)
-        return Texture(table[upsample_argmax(soft, grid).numpy()])
+    def decode(self, values: LabelValues, grid: Grid) -> Texture:
+        table = np.array(self.colours, ">u4").view(np.uint8).reshape(-1, 4)
+        return Texture(table[upsample_argmax(values, grid).numpy()])
 
     @property
     def objects(self) -> tuple[str, ...]:
         return ("texture",)
 
-    def extent(self, soft: SoftMap) -> Extent:
-        return 1 - soft[..., :1]
+    def extent(self, values: LabelValues) -> Extent:
+        return 1 - values[..., :1]
 
     def presence(self, labels: Texture) -> tuple[Presence | None, ...]:
         return ("visible",)
 
-    def put_back(self, given: Texture, decided: Texture) -> Texture:
-        return given
+    def restore_annotated(self, annotation: Texture, decoded: Texture) -> Texture:
+        return annotation
 
-    def widened(self, labels: Texture) -> "FlatTextureSpace":
-        raise two_drawings("textures")
+    def extended(self, labels: Texture) -> "FlatTextureSpace":
+        raise second_annotation("textures")
 
 
 @dataclass(frozen=True)
 class TextureSpace:
-    """Red, green and blue times alpha, then alpha, all in [0, 1]: colours mix by how much paint there is."""
+    """Channels are red, green and blue times alpha, then alpha, all in [0, 1]: colours mix by their amount of paint."""
 
     channels: ClassVar[int] = 4
     exclusive: ClassVar[bool] = False
     stretchable: ClassVar[bool] = False
 
-    def speaks(self, labels: Texture) -> Bool[Tensor, " channels"]:
+    def annotated_channels(self, labels: Texture) -> Bool[Tensor, " channels"]:
         return torch.ones(self.channels, dtype=torch.bool)
 
-    def to_soft(self, labels: Texture, grid: Grid) -> SoftMap:
+    def encode(self, labels: Texture, grid: Grid) -> LabelValues:
         rgba = torch.from_numpy(labels.rgba).float().permute(2, 0, 1) / 255
         return pool(torch.cat([rgba[:3] * rgba[3:], rgba[3:]]), grid)
 
-    def from_soft(self, soft: SoftMap, grid: Grid) -> Texture:
-        paint = upsample(soft, grid)
+    def decode(self, values: LabelValues, grid: Grid) -> Texture:
+        paint = upsample(values, grid)
         colour = paint[:3] / paint[3:].clamp_min(1e-6)
         rgba = torch.cat([colour, paint[3:]]).clamp(0, 1) * 255
         return Texture(rgba.round().byte().permute(1, 2, 0).contiguous().numpy())
@@ -136,21 +141,21 @@ class TextureSpace:
     def objects(self) -> tuple[str, ...]:
         return ("texture",)
 
-    def extent(self, soft: SoftMap) -> Extent:
-        return soft[..., 3:]
+    def extent(self, values: LabelValues) -> Extent:
+        return values[..., 3:]
 
     def presence(self, labels: Texture) -> tuple[Presence | None, ...]:
         return ("visible",)
 
-    def put_back(self, given: Texture, decided: Texture) -> Texture:
-        return given
+    def restore_annotated(self, annotation: Texture, decoded: Texture) -> Texture:
+        return annotation
 
-    def widened(self, labels: Texture) -> "TextureSpace":
-        raise two_drawings("textures")
+    def extended(self, labels: Texture) -> "TextureSpace":
+        raise second_annotation("textures")
 
 
 def striped(masks: Masks) -> Texture:
-    """Six horizontal stripes of equal height over everything the masks mark (section 4.5 of the paper)."""
+    """Paint six horizontal stripes of equal height over all objects of the masks (section 4.5 of the paper)."""
     inside = masks.ids > 0
     rows = np.flatnonzero(inside.any(axis=1))
     if not rows.size:
@@ -164,13 +169,13 @@ def striped(masks: Masks) -> Texture:
     return Texture(rgba)
 
 
-def _paint(texture: Texture) -> Int[np.ndarray, "height width"]:
-    """Each pixel's RGBA as one number; 0 where nothing is painted, whatever colour lies below."""
+def _colour_codes(texture: Texture) -> Int[np.ndarray, "height width"]:
+    """Return each pixel's RGBA as one number; 0 for transparent pixels of any colour."""
     rgba = texture.rgba.astype(np.int64)
     code = (rgba[..., 0] << 24) | (rgba[..., 1] << 16) | (rgba[..., 2] << 8) | rgba[..., 3]
     return np.where(rgba[..., 3] == 0, 0, code)
 
 
-def _paints(textures: Sequence[Texture]) -> tuple[int, ...]:
-    found = {int(code) for texture in textures for code in np.unique(_paint(texture))}
-    return (0, *sorted(found - {0}))
+def _colours(textures: Sequence[Texture]) -> tuple[int, ...]:
+    codes = {int(code) for texture in textures for code in np.unique(_colour_codes(texture))}
+    return (0, *sorted(codes - {0}))

@@ -1,4 +1,4 @@
-"""Checkpoints of other programs: the ResNet in them, read without running their code."""
+"""Third-party checkpoints: reads the ResNet in them without running their code."""
 
 import argparse
 import dataclasses
@@ -17,46 +17,46 @@ from timecycle.errors import WeightsError, first_line
 from timecycle.model.resnet import Padding, ResNet
 from timecycle.model.weights import build_resnet, guess_config
 
-_OURS = re.compile(r"(conv1|bn1|layer[123])\.")  # what torchvision calls the layers up to res4
+_ENCODER = re.compile(r"(conv1|bn1|layer[123])\.")  # torchvision's names of the layers up to res4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Where one program keeps an encoder in its checkpoints."""
+    """Where a program stores an encoder in its checkpoints."""
 
     name: str
-    words: str
-    entries: tuple[str | None, ...]  # where the tensors may lie in the file; None: they are the file
-    prefixes: tuple[str, ...]  # which their names may begin with
-    head: str | None = None  # the 1x1 convolution behind res4
+    description: str
+    entries: tuple[str | None, ...]  # keys of the tensors in the file; None: the file itself holds them
+    prefixes: tuple[str, ...]  # of the tensors' names
+    head: str | None = None  # the 1x1 convolution after res4
     padding: Padding = "zeros"
 
 
 LAYOUTS = (
     Layout(
         name="timecycle2019",
-        words="TimeCycle, 2019 (checkpoint_14.pth.tar)",
+        description="TimeCycle, 2019 (checkpoint_14.pth.tar)",
         entries=("state_dict",),
         prefixes=("module.encoderVideo.", "encoderVideo."),
         head="afterconv1.weight",
     ),
     Layout(
         name="videowalk",
-        words="Contrastive Random Walks, 2020 (pretrained.pth)",
+        description="Contrastive Random Walks, 2020 (pretrained.pth)",
         entries=("model",),
         prefixes=("encoder.model.", "module.encoder.model."),
         padding="reflect",
     ),
     Layout(
         name="moco",
-        words="MoCo",
+        description="MoCo",
         entries=("state_dict",),
         prefixes=("module.encoder_q.", "module.base_encoder."),  # versions 1 and 2, version 3
     ),
-    Layout(name="dino", words="DINO", entries=("teacher",), prefixes=("backbone.", "module.backbone.")),
+    Layout(name="dino", description="DINO", entries=("teacher",), prefixes=("backbone.", "module.backbone.")),
     Layout(
         name="torchvision",
-        words="torchvision's names",
+        description="torchvision's names",
         entries=(None, "state_dict", "model"),
         prefixes=("", "module."),
     ),
@@ -64,17 +64,17 @@ LAYOUTS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Foreign:
-    """An encoder from another program's checkpoint."""
+class ThirdPartyCheckpoint:
+    """The encoder of a third-party checkpoint, and the layout it was found in."""
 
     model: ResNet
     layout: Layout
 
 
-def read_checkpoint(path: Path) -> Foreign:
-    """The ResNet of a checkpoint in any of the LAYOUTS.
+def read_checkpoint(path: Path) -> ThirdPartyCheckpoint:
+    """Read the ResNet of a checkpoint in any of the LAYOUTS.
 
-    Only tensors and plain containers are unpickled; a file that wants more is refused, and what it wanted is named.
+    Only tensors and plain containers are unpickled; a file with anything else is refused, with the name of what it has.
     """
     content = _unpickle(path)
     for layout in LAYOUTS:
@@ -84,10 +84,10 @@ def read_checkpoint(path: Path) -> Foreign:
                 if isinstance(tensors, Mapping) and f"{prefix}layer1.0.conv1.weight" in tensors:
                     state = _encoder_state(path, tensors, prefix, layout)
                     config = dataclasses.replace(guess_config(path, state), padding=layout.padding)
-                    return Foreign(build_resnet(path, state, config), layout)
+                    return ThirdPartyCheckpoint(build_resnet(path, state, config), layout)
     raise WeightsError(
-        f"{path} has no ResNet in a layout that is known; it holds {_contents(content)}",
-        remedy=f"known are {'; '.join(layout.words for layout in LAYOUTS)}",
+        f"{path} has no ResNet in a known layout; it contains {_contents(content)}",
+        remedy=f"known layouts are {'; '.join(layout.description for layout in LAYOUTS)}",
     )
 
 
@@ -95,24 +95,24 @@ def _encoder_state(path: Path, tensors: Mapping[str, Any], prefix: str, layout: 
     state = {
         name.removeprefix(prefix): tensor
         for name, tensor in tensors.items()
-        if name.startswith(prefix) and _OURS.match(name.removeprefix(prefix)) and isinstance(tensor, Tensor)
+        if name.startswith(prefix) and _ENCODER.match(name.removeprefix(prefix)) and isinstance(tensor, Tensor)
     }
     if layout.head is not None:
         head = ("module." if prefix.startswith("module.") else "") + layout.head
         if head not in tensors:
-            raise WeightsError(f"{path} lacks {head}", remedy="copy it again: it is not whole")
+            raise WeightsError(f"{path} lacks {head}", remedy="copy it again: it is incomplete")
         state["head.weight"] = tensors[head]
-    return {name: _flat(path, name, tensor) for name, tensor in state.items()}
+    return {name: _without_time(path, name, tensor) for name, tensor in state.items()}
 
 
-def _flat(path: Path, name: str, tensor: Tensor) -> Tensor:
-    """A kernel that was inflated to three dimensions, one frame long, is the kernel it was before."""
+def _without_time(path: Path, name: str, tensor: Tensor) -> Tensor:
+    """Turn a kernel that was inflated to one frame in time back into a kernel of images."""
     if tensor.ndim != 5:
         return tensor
     if tensor.shape[2] != 1:
         raise WeightsError(
-            f"{path}: the kernel {name} looks at {tensor.shape[2]} frames at once",
-            remedy="only encoders of single frames can carry labels",
+            f"{path}: the kernel {name} spans {tensor.shape[2]} frames",
+            remedy="give an encoder of single frames; only those can propagate labels",
         )
     return tensor.squeeze(2)
 
@@ -122,39 +122,41 @@ def _unpickle(path: Path) -> Mapping[str, Any]:
         raise WeightsError(f"there is no checkpoint {path}", remedy="check the path")
     _refuse_compressed(path)
     try:
-        # Programs that keep their command line keep it as a Namespace: attributes only, nothing runs.
+        # Programs that store their command line store a Namespace: it has attributes only, and nothing runs.
         with torch.serialization.safe_globals([argparse.Namespace]):
             content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        wanted = re.search(r"Unsupported (?:global|class|operand)[^.]*?([\w.]+\.[\w]+)", str(error))
+        refused = re.search(r"Unsupported (?:global|class|operand)[^.]*?([\w.]+\.[\w]+)", str(error))
         raise WeightsError(
-            f"{path} holds more than tensors{f', {wanted[1]} for one' if wanted else ''}, or is damaged",
-            remedy="ask who made it for its tensors alone, as safetensors or saved with torch.save(model.state_dict(), "
-            "PATH); to read it as it is would run whatever is in it",
+            f"{path} holds more than tensors{f' ({refused[1]})' if refused else ''}, or is damaged",
+            remedy="ask its author for the tensors alone, as safetensors or saved with torch.save(model.state_dict(), "
+            "PATH); reading the file as it is would run any code in it",
         ) from error
-    except Exception as error:  # torch raises whatever a damaged file makes it stumble over
+    except Exception as error:  # torch raises any kind of error on a damaged file
         raise WeightsError(
-            f"{path} is no checkpoint: {first_line(error)}", remedy="copy it again; its size may tell"
+            f"{path} is not a checkpoint: {first_line(error)}", remedy="copy it again; it may be incomplete"
         ) from error
     if not isinstance(content, Mapping):
         raise WeightsError(
-            f"{path} holds {type(content).__name__}, not named tensors", remedy="give a checkpoint with a state_dict"
+            f"{path} holds a {type(content).__name__}, not named tensors", remedy="give a checkpoint with a state_dict"
         )
     return content
 
 
 def _refuse_compressed(path: Path) -> None:
-    """torch.save compresses nothing, so a file that becomes larger when it is read was made to fill the memory."""
+    """Refuse a file that grows when it is read: torch.save does not compress, so it was made to fill the memory."""
     if not zipfile.is_zipfile(path):
         return
     try:
         with zipfile.ZipFile(path) as archive:
             inflated = sum(entry.file_size for entry in archive.infolist())
     except (zipfile.BadZipFile, OSError, ValueError) as error:
-        raise WeightsError(f"{path} is no checkpoint: {error}", remedy="copy it again; its size may tell") from error
+        raise WeightsError(
+            f"{path} is not a checkpoint: {error}", remedy="copy it again; it may be incomplete"
+        ) from error
     if inflated > path.stat().st_size:
         raise WeightsError(
-            f"{path} is compressed: it would take {inflated / 1e6:,.0f} MB of memory",
+            f"{path} is compressed and would take {inflated / 1e6:,.0f} MB of memory",
             remedy="give the file as torch.save wrote it",
         )
 

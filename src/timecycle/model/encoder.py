@@ -1,4 +1,4 @@
-"""The encoder as the rest of the package sees it: one image in, one feature map out."""
+"""The interface of all encoders: one image in, one feature map out."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -13,7 +13,7 @@ from timecycle.grid import Grid
 
 @dataclass(frozen=True, eq=False)
 class FeatureMap:
-    """One descriptor of length 1 per cell, and where the cells lie on the image that was encoded."""
+    """One descriptor of unit length per feature cell, and the grid of the cells on the encoded image."""
 
     cells: Float[Tensor, "rows columns channels"]
     grid: Grid
@@ -24,30 +24,30 @@ class FeatureMap:
         return f"FeatureMap({columns}x{rows} cells of {channels} channels over {over}, on {self.cells.device})"
 
 
-def checked(features: FeatureMap, encoder: "Encoder") -> FeatureMap:
-    """The features an encoder gave, refused where labels could not follow them or only seem to."""
+def validate_features(features: FeatureMap, encoder: "Encoder") -> FeatureMap:
+    """Return the features of an encoder, or refuse them if they do not fit their grid or are not finite."""
     cells, grid = features.cells, features.grid
     if cells.ndim != 3 or cells.shape[:2] != (grid.y.cells, grid.x.cells) or cells.shape[2] < 1:
         raise WeightsError(
-            f"the encoder {encoder.name} gave features of {tuple(cells.shape)} for a grid of "
+            f"the encoder {encoder.name} returned features of shape {tuple(cells.shape)} for a grid of "
             f"{grid.y.cells} rows and {grid.x.cells} columns",
-            remedy="make them rows x columns x channels, with the grid that grid_over gives for them",
+            remedy="return rows x columns x channels, and the grid that grid_over makes for them",
         )
-    # Of a sum first, which takes a tenth of the time: it is finite where all of its parts are, but for an overflow.
+    # The sum is checked first, which takes a tenth of the time: unless it overflows, it is finite where all cells are.
     if not cells.sum().isfinite() and not cells.isfinite().all():
         raise WeightsError(
-            f"the encoder {encoder.name} gave features that are no numbers",
-            remedy="examine its weights with `timecycle weights verify`, or pass --precision fp32",
+            f"the encoder {encoder.name} returned features that are not finite",
+            remedy="check its weights with `timecycle weights verify`, or pass --precision fp32",
         )
     return features
 
 
 @runtime_checkable
 class Encoder(Protocol):
-    """Anything that turns an image into a feature map can carry labels.
+    """Anything that turns an image into a feature map can propagate labels.
 
-    One that computes on the CPU, and whose `encode` several threads may call at once, may say `shareable = True`:
-    frames are then encoded several at a time.
+    An encoder on the CPU whose `encode` may be called by several threads at once may set `thread_safe = True`:
+    several frames are then encoded at a time.
     """
 
     @property
@@ -55,14 +55,14 @@ class Encoder(Protocol):
 
     @property
     def sha256(self) -> str:
-        """Identifies the weights: results made with different weights are never mixed."""
+        """The checksum of the weights: results of different weights are never mixed."""
         ...
 
     @property
-    def form(self) -> str:
-        """How the weights are run (architecture, precision ...): another form gives slightly other features."""
+    def description(self) -> str:
+        """How features are computed (architecture, precision ...): results that differ in it are never mixed."""
         ...
 
     def encode(self, image: UInt8[np.ndarray, "height width 3"]) -> FeatureMap:
-        """The feature map of an RGB image of any size; descriptors have length 1."""
+        """Compute the feature map of an RGB image of any size; descriptors have unit length."""
         ...

@@ -1,4 +1,4 @@
-"""The inference form of the encoder: batch norm folded into the convolutions, channels last, fp32 or bf16."""
+"""ResNets prepared for inference: batch norm folded into the convolutions, channels last, fp32 or bf16."""
 
 import copy
 from typing import Literal
@@ -23,9 +23,9 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class ResNetEncoder:
-    """A ResNet ready to encode frames.
+    """A ResNet as an encoder.
 
-    Descriptors agree with the plain module's to 1e-4 in fp32, and to a cosine of 0.99 in bf16 (ResNet-18).
+    Descriptors agree with those of the module in training to 1e-4 in fp32, and to a cosine of 0.99 in bf16 (ResNet-18).
     """
 
     def __init__(
@@ -34,10 +34,10 @@ class ResNetEncoder:
         self.name = name
         self.sha256 = sha256
         self.device = pick_device(device)
-        self.shareable = self.device.type == "cpu"
-        self.form = f"{model.config}, {precision} on {self.device.type}, torch {torch.__version__}"
+        self.thread_safe = self.device.type == "cpu"
+        self.description = f"{model.config}, {precision} on {self.device.type}, torch {torch.__version__}"
         self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        self._model = fold(model).to(self.device, self.dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._model = fold_batch_norm(model).to(self.device, self.dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._mean = torch.tensor(IMAGENET_MEAN, device=self.device)
         self._std = torch.tensor(IMAGENET_STD, device=self.device)
 
@@ -56,12 +56,12 @@ class ResNetEncoder:
 
     def _normalised(self, image: UInt8[np.ndarray, "height width 3"]) -> Float[Tensor, "1 3 height width"]:
         pixels = torch.from_numpy(np.ascontiguousarray(image)).to(self.device)
-        # (height, width, 3) seen as (1, 3, height, width) is channels last already: no copy.
+        # (height, width, 3) viewed as (1, 3, height, width) is channels last already: no copy.
         return ((pixels / 255 - self._mean) / self._std).permute(2, 0, 1)[None].to(self.dtype)
 
 
-def fold(model: ResNet) -> ResNet:
-    """A copy in which every batch norm has become part of the convolution before it."""
+def fold_batch_norm(model: ResNet) -> ResNet:
+    """Return a copy in which every batch norm is folded into the convolution before it."""
     folded = copy.deepcopy(model).eval().requires_grad_(False)
     _fold_pair(folded, "conv1", "bn1")
     for module in folded.modules():
@@ -75,7 +75,7 @@ def fold(model: ResNet) -> ResNet:
 
 
 def pick_device(device: Device) -> torch.device:
-    """The device asked for, or the best there is; one that is missing is refused, never silently replaced."""
+    """Return the requested device, or the best available for `auto`; a missing device is refused, never replaced."""
     available = {
         "cpu": True,
         "cuda": torch.cuda.is_available(),
@@ -85,8 +85,8 @@ def pick_device(device: Device) -> torch.device:
         return torch.device(next(name for name in ("cuda", "mps", "cpu") if available[name]))
     if device not in available or not available[device]:
         raise SettingsError(
-            f"this machine has no device {device!r} that torch can use",
-            remedy="use --device auto, or run `timecycle doctor` to see what is there",
+            f"torch finds no device {device!r} on this machine",
+            remedy="use --device auto, or run `timecycle doctor` to see which devices are available",
         )
     return torch.device(device)
 

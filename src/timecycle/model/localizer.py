@@ -1,9 +1,9 @@
-"""g: from an affinity to the pose of the patch in the frame, three ways behind one interface.
+"""Localizer g: estimates the pose theta of a patch from its affinity A. Three kinds share one interface.
 
-`paper`       two 3x3 convolutions of 512 channels over the patch's grid and one linear layer, as printed
-`release`     4x4 convolutions of 128 and 64 channels, as the authors' 2019 program has them
-`procrustes`  the rigid motion that fits the matches best, in closed form: nothing to learn
-The learned ones see each frame cell as a channel, so they work for one size of frame and patch.
+`paper`       two 3x3 convolutions of 512 channels over the patch grid and one linear layer, as printed
+`release`     4x4 convolutions of 128 and 64 channels, as in the authors' 2019 program
+`procrustes`  a weighted rigid fit to the matches in closed form, without parameters
+The learned kinds take every frame cell as a channel, so they work for one size of frame and patch.
 """
 
 import math
@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from timecycle.errors import SettingsError
 from timecycle.grid import Grid
 from timecycle.model.affinity import Affinity
-from timecycle.pose import Theta, cell_places, place
+from timecycle.pose import Theta, apply_pose, cell_centres
 
 Kind = Literal["paper", "release", "procrustes"]
 
-_RELEASE_CELLS = 7  # two convolutions of 4x4 without padding take away six
+_MIN_RELEASE_CELLS = 7  # two 4x4 convolutions without padding remove six
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class LocalizerConfig:
 
 
 def make_localizer(config: LocalizerConfig, *, frame_grid: Grid, patch_grid: Grid) -> nn.Module:
-    """A module from affinities to poses."""
+    """Build the module that estimates poses from affinities."""
     if config.kind == "procrustes":
         return Procrustes(config.sharpen, frame_grid=frame_grid, patch_grid=patch_grid)
     if config.kind == "paper":
@@ -46,9 +46,9 @@ def make_localizer(config: LocalizerConfig, *, frame_grid: Grid, patch_grid: Gri
     return ReleaseLocalizer(frame_grid.cells, patch_grid)
 
 
-def least_patch_cells(config: LocalizerConfig) -> int:
-    """How many cells wide a patch must be."""
-    return _RELEASE_CELLS if config.kind == "release" else 1
+def min_patch_cells(config: LocalizerConfig) -> int:
+    """Return how many cells wide a patch must be for this localizer."""
+    return _MIN_RELEASE_CELLS if config.kind == "release" else 1
 
 
 class PaperLocalizer(nn.Module):
@@ -60,13 +60,13 @@ class PaperLocalizer(nn.Module):
         self.conv1 = nn.Conv2d(frame_cells, 512, 3, padding=1)
         self.conv2 = nn.Conv2d(512, 512, 3, padding=1)
         self.linear = nn.Linear(512 * patch_grid.cells, 3)
-        _start_in_the_middle(self, self.linear)
+        _initialise(self, self.linear)
 
-    def forward(self, found: Affinity) -> Theta:
-        x = F.relu(self.conv1(_as_image(found, self._shape)))
+    def forward(self, affinity: Affinity) -> Theta:
+        x = F.relu(self.conv1(_as_images(affinity, self._shape)))
         x = F.relu(self.conv2(x))
         theta: Tensor = self.linear(x.flatten(1))
-        return theta.float().reshape(*found.shape[:2], 3)
+        return theta.float().reshape(*affinity.shape[:2], 3)
 
 
 class ReleaseLocalizer(nn.Module):
@@ -75,67 +75,65 @@ class ReleaseLocalizer(nn.Module):
     def __init__(self, frame_cells: int, patch_grid: Grid) -> None:
         super().__init__()
         self._shape = (patch_grid.y.cells, patch_grid.x.cells)
-        left = (self._shape[0] - 6) * (self._shape[1] - 6)
-        if min(self._shape) < _RELEASE_CELLS:
+        remaining = (self._shape[0] - 6) * (self._shape[1] - 6)
+        if min(self._shape) < _MIN_RELEASE_CELLS:
             raise SettingsError(
                 f"the localizer `release` needs patches of at least 7x7 cells, not {self._shape[1]}x{self._shape[0]}",
                 remedy="use larger patches (80 px at stride 8 are 10x10), or the localizer `paper` or `procrustes`",
             )
         self.conv1 = nn.Conv2d(frame_cells, 128, 4, bias=False)
         self.conv2 = nn.Conv2d(128, 64, 4, bias=False)
-        self.linear = nn.Linear(64 * left, 3)
-        _start_in_the_middle(self, self.linear)
+        self.linear = nn.Linear(64 * remaining, 3)
+        _initialise(self, self.linear)
 
-    def forward(self, found: Affinity) -> Theta:
-        x = F.leaky_relu(self.conv1(_as_image(found, self._shape)), 0.1)
+    def forward(self, affinity: Affinity) -> Theta:
+        x = F.leaky_relu(self.conv1(_as_images(affinity, self._shape)), 0.1)
         x = F.leaky_relu(self.conv2(x), 0.1)
         theta: Tensor = self.linear(x.flatten(1))
-        return theta.float().reshape(*found.shape[:2], 3)
+        return theta.float().reshape(*affinity.shape[:2], 3)
 
 
 class Procrustes(nn.Module):
-    """The rotation and shift that best carry the patch's cells to where they are expected; surer cells weigh more."""
+    """Fits the rotation and translation from the patch's cells to their expected positions in the frame.
+
+    Each cell is weighted by its largest affinity, so that certain matches count more.
+    """
 
     def __init__(self, sharpen: float, *, frame_grid: Grid, patch_grid: Grid) -> None:
         super().__init__()
         self._sharpen = sharpen
         scale = patch_grid.x.pixels / frame_grid.x.pixels
-        self.register_buffer("frame", cell_places(frame_grid), persistent=False)
-        self.register_buffer("patch", scale * cell_places(patch_grid), persistent=False)
+        self.register_buffer("frame", cell_centres(frame_grid), persistent=False)
+        self.register_buffer("patch", scale * cell_centres(patch_grid), persistent=False)
         self.frame: Tensor
         self.patch: Tensor
 
-    def forward(self, found: Affinity) -> Theta:
-        sharp = found**self._sharpen
+    def forward(self, affinity: Affinity) -> Theta:
+        sharp = affinity**self._sharpen
         sharp = sharp / sharp.sum(dim=3, keepdim=True)
         expected = sharp @ self.frame  # b m patch 2
-        sure = found.amax(dim=3)
-        weight = (sure / sure.sum(dim=2, keepdim=True))[..., None]
+        largest = affinity.amax(dim=3)
+        weight = (largest / largest.sum(dim=2, keepdim=True))[..., None]
         target, source = ((weight * points).sum(dim=2, keepdim=True) for points in (expected, self.patch))
         x, y = (expected - target).unbind(dim=-1)
         u, v = (self.patch - source).unbind(dim=-1)
-        share = weight[..., 0]
-        along, across = (share * (u * x + v * y)).sum(dim=2), (share * (u * y - v * x)).sum(dim=2)
-        # Where every cell is expected at one place there is no direction: then no rotation, and a finite gradient.
-        alpha = torch.atan2(across, along + 1e-8)
-        turned = place(_turn(alpha), source, scale=1.0)  # the centre of weight after the rotation
-        shift = (target - turned)[:, :, 0]
-        return torch.cat([shift, alpha[..., None]], dim=-1)
+        w = weight[..., 0]
+        dot, cross = (w * (u * x + v * y)).sum(dim=2), (w * (u * y - v * x)).sum(dim=2)
+        # Where all cells are expected at one point there is no direction: then no rotation, and a finite gradient.
+        alpha = torch.atan2(cross, dot + 1e-8)
+        zero = torch.zeros_like(alpha)
+        rotated = apply_pose(torch.stack([zero, zero, alpha], dim=-1), source, scale=1.0)
+        translation = (target - rotated)[:, :, 0]
+        return torch.cat([translation, alpha[..., None]], dim=-1)
 
 
-def _turn(alpha: Float[Tensor, "b m"]) -> Theta:
-    """A pose that only rotates."""
-    still = torch.zeros_like(alpha)
-    return torch.stack([still, still, alpha], dim=-1)
+def _as_images(affinity: Affinity, shape: tuple[int, int]) -> Float[Tensor, "bm frame rows columns"]:
+    """View affinities as images of the patch grid with a channel for each frame cell; memory is channels last."""
+    return affinity.reshape(-1, *shape, affinity.shape[3]).permute(0, 3, 1, 2)
 
 
-def _as_image(found: Affinity, shape: tuple[int, int]) -> Float[Tensor, "bm frame rows columns"]:
-    """A channel for each frame cell over the grid of the patch; in memory the channels are last already."""
-    return found.reshape(-1, *shape, found.shape[3]).permute(0, 3, 1, 2)
-
-
-def _start_in_the_middle(localizer: nn.Module, linear: nn.Linear) -> None:
-    """Kaiming (fan out) convolutions and a nearly silent last layer: every first guess is the centre, unrotated."""
+def _initialise(localizer: nn.Module, linear: nn.Linear) -> None:
+    """Initialise convolutions by Kaiming (fan out) and the last layer near zero: first poses are the frame's centre."""
     for module in localizer.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

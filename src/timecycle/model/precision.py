@@ -1,11 +1,11 @@
-"""bf16 or fp32: the faster one, if its descriptors are the same."""
+"""Choice of precision: bf16 where it is fast and its descriptors agree with those of fp32."""
 
 import logging
 from collections.abc import Callable
 
 import torch
 
-from timecycle.cores import multiplies_bf16
+from timecycle.concurrency import supports_bf16
 from timecycle.model.encoder import Encoder
 from timecycle.model.inference import Precision
 from timecycle.synthetic import WorldConfig, make_world
@@ -16,9 +16,9 @@ _AGREEMENT = 0.999  # mean cosine of descriptors
 
 
 def choose_precision(load: Callable[[Precision], Encoder]) -> Encoder:
-    """bf16 where the processor multiplies it and this very encoder's descriptors agree with fp32's, otherwise fp32."""
+    """Load an encoder in bf16 if the processor multiplies bf16 and descriptors agree with fp32, otherwise in fp32."""
     exact = load("fp32")
-    if not multiplies_bf16():
+    if not supports_bf16():
         return exact
     fast = load("bf16")
     agreement = _agreement(exact, fast)

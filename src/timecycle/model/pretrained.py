@@ -1,4 +1,4 @@
-"""Our encoders in the Hub's layout: a folder, or a repository, with config.json and model.safetensors."""
+"""Encoders of this package in the layout of the Hugging Face Hub: config.json and model.safetensors in a folder."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ _TENSORS = "model.safetensors"
 
 
 def save_pretrained(model: ResNet, folder: str | Path, card: Card | None = None) -> Path:
-    """Write the folder that `from_pretrained` reads, ready to be uploaded (`hf upload NAME FOLDER`)."""
+    """Write a folder that `from_pretrained` reads and `hf upload NAME FOLDER` uploads."""
     target = make_folder(Path(folder))
     content = save(plain_state(model), metadata={"format": "pt"})
     with atomic_write(target / _TENSORS) as file:
@@ -29,21 +29,21 @@ def save_pretrained(model: ResNet, folder: str | Path, card: Card | None = None)
 
 
 def from_pretrained(name: str | Path, *, revision: str | None = None) -> ResNet:
-    """The encoder that `save_pretrained` wrote, from a folder or by the name of a repository (extra `hub`)."""
+    """Load an encoder that `save_pretrained` wrote, from a folder or a repository of the Hub (extra `hub`)."""
     hub = HubName(name=str(name), revision=revision)
     return build_pretrained(hub, read_hub_config(hub))
 
 
 def build_pretrained(hub: HubName, config: dict[str, Any]) -> ResNet:
-    """The encoder that a config.json of ours describes."""
+    """Build the encoder that a config.json of this package describes."""
     path = hub_file(hub, _TENSORS)
     if config.get("model_type") != MODEL_TYPE or path is None:
         raise WeightsError(
-            f"{hub} is no encoder of timecycle's" if path else f"{hub} has no {_TENSORS}",
-            remedy="load_encoder also takes encoders of the transformers library",
+            f"{hub} is not an encoder of timecycle" if path else f"{hub} has no {_TENSORS}",
+            remedy="use load_encoder, which also takes encoders of the transformers library",
         )
     try:
         encoder = ResNetConfig(**config["encoder"])
     except (KeyError, TypeError, SettingsError) as error:
-        raise WeightsError(f"{hub} cannot be read: {error}", remedy="bring it here again") from error
+        raise WeightsError(f"{hub} cannot be read: {error}", remedy="download it again") from error
     return build_resnet(path, read_tensors(path, sha256=str(config.get("sha256", ""))), encoder)

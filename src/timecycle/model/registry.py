@@ -1,32 +1,32 @@
-"""Encoders by name: what `--encoder` may say, and what stands behind each name."""
+"""Registry of encoders: loads what `--encoder` names."""
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 from timecycle.errors import WeightsError
-from timecycle.model.calibration import calibrated
+from timecycle.model.batch_norm import with_batch_norm_statistics
+from timecycle.model.bundled import bundled_weights, find_bundled, verify_checksum
 from timecycle.model.encoder import Encoder
-from timecycle.model.foreign import efficientnet, vgg
-from timecycle.model.foreign.backbone import load_backbone
-from timecycle.model.foreign.network import Geometry, NetworkEncoder, Scaling
-from timecycle.model.foreign.rgb import RgbEncoder
-from timecycle.model.foreign.sift import SiftEncoder
 from timecycle.model.hub import HubName, parse_hub_name, read_hub_config
 from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, Device, Precision, ResNetEncoder, pick_device
 from timecycle.model.precision import choose_precision
 from timecycle.model.pretrained import MODEL_TYPE, build_pretrained
 from timecycle.model.resnet import Architecture, ResNetConfig, random_resnet
-from timecycle.model.shipped import check_name, find_shipped, shipped
+from timecycle.model.third_party import efficientnet, vgg
+from timecycle.model.third_party.backbone import load_backbone
+from timecycle.model.third_party.network import Geometry, NetworkEncoder, Scaling
+from timecycle.model.third_party.rgb import RgbEncoder
+from timecycle.model.third_party.sift import SiftEncoder
 from timecycle.model.weights import PICKLES, hash_state, load_weights
 
-DEFAULT_ENCODER = "timecycle-v1"  # comes with the package, see docs/model.md
+DEFAULT_ENCODER = "timecycle-v1"  # bundled with the package, see docs/model.md
 
 PrecisionChoice = Literal["auto", "fp32", "bf16"]
+_Loader = Callable[[Device, Precision], Encoder]
 
-_LARGEST_SEED = 2**64 - 1  # that torch takes
+_LARGEST_SEED = 2**64 - 1  # that torch accepts
 
 _IMAGENET = Scaling(
     mean=(IMAGENET_MEAN[0] * 255, IMAGENET_MEAN[1] * 255, IMAGENET_MEAN[2] * 255),
@@ -35,36 +35,27 @@ _IMAGENET = Scaling(
 _EFFICIENTNET = Scaling(mean=(127, 127, 127), std=(128, 128, 128))
 
 
-@dataclass(frozen=True)
-class _Run:
-    """Where and how exactly an encoder computes."""
-
-    device: Device
-    precision: Precision
-
-
 def load_encoder(
     name_or_path: str = DEFAULT_ENCODER, *, device: Device = "auto", precision: PrecisionChoice = "fp32"
 ) -> Encoder:
-    """An encoder by name (see `encoder_names`), from a safetensors file, or of the Hugging Face Hub: a folder or
-    ORGANISATION/NAME[@REVISION][#STAGE].
+    """Load an encoder by name (see `encoder_names`), from a safetensors file, or from the Hugging Face Hub: a folder
+    or ORGANISATION/NAME[@REVISION][#STAGE].
 
     fp32 is the most exact. `auto` is bf16 where a CPU multiplies it and descriptors agree.
     """
     if precision == "auto":
         if pick_device(device).type != "cpu":
             return load_encoder(name_or_path, device=device)
-        return choose_precision(lambda exactly: load_encoder(name_or_path, device="cpu", precision=exactly))
-    run = _Run(device, precision)
+        return choose_precision(lambda chosen: load_encoder(name_or_path, device="cpu", precision=chosen))
     if re.fullmatch(r"random-\w+(@\d+)?", name_or_path):
-        return _random(name_or_path, run)
+        return _random(name_or_path, device, precision)
     if name_or_path in _NAMED:
-        return _NAMED[name_or_path](run)
-    from_package = find_shipped(name_or_path)
-    path = from_package or Path(name_or_path)
+        return _NAMED[name_or_path](device, precision)
+    bundled = find_bundled(name_or_path)
+    path = bundled or Path(name_or_path)
     hub = None if path.suffix in (".safetensors", *PICKLES) else parse_hub_name(name_or_path)
     if hub is not None:
-        return _of_hub(hub, run)
+        return _from_hub(hub, device, precision)
     if path.suffix == "" and not path.exists():
         raise WeightsError(
             f"there is no encoder {name_or_path!r}",
@@ -72,67 +63,67 @@ def load_encoder(
             f"or one of the names {', '.join(encoder_names())}",
         )
     model = load_weights(path)
-    name = name_or_path if from_package else path.name
-    return ResNetEncoder(model, name=name, sha256=check_name(path), device=device, precision=precision)
+    name = name_or_path if bundled else path.name
+    return ResNetEncoder(model, name=name, sha256=verify_checksum(path), device=device, precision=precision)
 
 
 def encoder_names() -> list[str]:
-    """The names `load_encoder` knows; `random-...` takes a seed as in random-resnet18@1."""
+    """List the names that `load_encoder` knows; `random-...` takes a seed as in random-resnet18@1."""
     random = [f"random-{architecture}" for architecture in get_args(Architecture)]
-    return [*(weights.name for weights in shipped()), *random, *_NAMED]
+    return [*(weights.name for weights in bundled_weights()), *random, *_NAMED]
 
 
-def _of_hub(hub: HubName, run: _Run) -> Encoder:
+def _from_hub(hub: HubName, device: Device, precision: Precision) -> Encoder:
     config = read_hub_config(hub)
     if config.get("model_type") != MODEL_TYPE:
-        return load_backbone(hub, device=run.device, precision=run.precision)
+        return load_backbone(hub, device=device, precision=precision)
     model = build_pretrained(hub, config)
     digest = hash_state(model.state_dict())
-    return ResNetEncoder(model, name=str(hub), sha256=digest, device=run.device, precision=run.precision)
+    return ResNetEncoder(model, name=str(hub), sha256=digest, device=device, precision=precision)
 
 
-def _random(name: str, run: _Run) -> Encoder:
-    """Random weights with calibrated batch norms: the control for what an architecture brings by itself."""
+def _random(name: str, device: Device, precision: Precision) -> Encoder:
+    """Make random weights with batch-norm statistics: the control for what an architecture gives without training."""
     architecture, _, seed = name.removeprefix("random-").partition("@")
     if architecture not in get_args(Architecture):
-        raise WeightsError(f"there is no encoder {name!r}", remedy=f"the names are {', '.join(encoder_names())}")
+        raise WeightsError(f"there is no encoder {name!r}", remedy=f"give one of {', '.join(encoder_names())}")
     if int(seed or 0) > _LARGEST_SEED:
         raise WeightsError(f"the seed of {name!r} is too large", remedy=f"give a seed from 0 to {_LARGEST_SEED}")
     config = ResNetConfig(architecture=architecture)  # type: ignore[arg-type]
-    model = calibrated(random_resnet(config, seed=int(seed or 0)), seed=int(seed or 0))
+    model = with_batch_norm_statistics(random_resnet(config, seed=int(seed or 0)), seed=int(seed or 0))
     digest = hash_state(model.state_dict())
-    return ResNetEncoder(model, name=name, sha256=digest, device=run.device, precision=run.precision)
+    return ResNetEncoder(model, name=name, sha256=digest, device=device, precision=precision)
 
 
-def _efficientnet(stride_px: efficientnet.StridePx) -> Callable[[_Run], Encoder]:
-    def load(run: _Run) -> Encoder:
+def _efficientnet(stride_px: efficientnet.StridePx) -> _Loader:
+    def load(device: Device, precision: Precision) -> Encoder:
         return NetworkEncoder(
             efficientnet.efficientnet_lite0(stride_px),
             name=f"efficientnet-lite0-s{stride_px}",
             geometry=Geometry(stride_px=stride_px, first_px=efficientnet.first_px(stride_px)),
             scaling=_EFFICIENTNET,
-            device=run.device,
-            precision=run.precision,
+            device=device,
+            precision=precision,
         )
 
     return load
 
 
-def _vgg16(run: _Run) -> Encoder:
+def _vgg16(device: Device, precision: Precision) -> Encoder:
     return NetworkEncoder(
         vgg.vgg16(),
         name="vgg16",
         geometry=Geometry(stride_px=vgg.STRIDE_PX, first_px=vgg.FIRST_PX),
         scaling=_IMAGENET,
-        device=run.device,
-        precision=run.precision,
+        device=device,
+        precision=precision,
     )
 
 
-# Hand-made features, and networks whose ImageNet weights come in packages.
-_NAMED: dict[str, Callable[[_Run], Encoder]] = {
-    "rgb": lambda _: RgbEncoder(),
-    "sift": lambda _: SiftEncoder(),
+# Hand-crafted features, and networks whose ImageNet weights come with installed packages.
+_NAMED: dict[str, _Loader] = {
+    "rgb": lambda *_: RgbEncoder(),
+    "sift": lambda *_: SiftEncoder(),
     "efficientnet-lite0-s8": _efficientnet(8),
     "efficientnet-lite0-s16": _efficientnet(16),
     "vgg16": _vgg16,

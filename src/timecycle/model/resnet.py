@@ -1,6 +1,7 @@
-"""phi: ResNet-18 or -50 without res5, res4 at stride 1, so that one cell is 8 pixels (section 3.2, appendix A.1).
+"""Encoder phi: ResNet-18 or -50 without res5 and with res4 at stride 1, so that a feature cell is 8 pixels wide
+(section 3.2, appendix A.1).
 
-Parameters carry torchvision's names, so ImageNet weights load as they are; `layer4` and `fc` do not exist here.
+Parameters have torchvision's names, so ImageNet weights load as they are; `layer4` and `fc` do not exist here.
 """
 
 from dataclasses import dataclass
@@ -15,9 +16,9 @@ from timecycle.errors import SettingsError
 from timecycle.grid import Grid, grid_over
 
 STRIDE_PX = 8
-FIRST_PX = 0  # every strided layer has an odd kernel padded by half of it, so output c stays centred on input 2c
+FIRST_PX = 0  # every strided layer has an odd kernel with half of it as padding, so output c is centred on input 2c
 
-_MOST_CHANNELS = 65536  # of a head: more is a mistake, or a trap
+_MOST_CHANNELS = 65536  # of a head; a file that asks for more is wrong or malicious
 
 Architecture = Literal["resnet18", "resnet50"]
 Padding = Literal["zeros", "reflect", "replicate"]
@@ -27,15 +28,15 @@ Layer = Literal["res2", "res3", "res4"]  # as the paper counts; torchvision's la
 @dataclass(frozen=True, kw_only=True)
 class ResNetConfig:
     architecture: Architecture = "resnet18"
-    padding: Padding = "zeros"  # reflect and replicate hide the border, which zeros give away to the features
-    head_channels: int | None = None  # a last 1x1 convolution; the 2019 release has 512 of them
+    padding: Padding = "zeros"  # zeros let features know the border; reflect and replicate hide it
+    head_channels: int | None = None  # of a last 1x1 convolution; the 2019 release has 512
     head_relu: bool = True  # only with a head
     last: Layer = "res4"
-    columns: bool = False  # the head sees all layers from res2 on: the first ones look at less of the image
-    # What labels are carried by, and learning knows nothing of:
-    centred: bool = False  # a picture's mean descriptor is taken away: what all cells share tells none from the others
-    fine: float = 0.0  # weight of res2's own cells beside the last layer's, which see farther; 1 is as much
-    colour: float = 0.0  # weight of the cell's own mean colour beside them
+    columns: bool = False  # the head takes all layers from res2 on; early layers have smaller receptive fields
+    # Used in propagation only; training uses the network's own features:
+    centred: bool = False  # subtract the image's mean descriptor, which does not tell its cells apart
+    fine: float = 0.0  # weight of res2 features concatenated to the learned ones; 1 is an equal weight
+    colour: float = 0.0  # weight of the cell's mean colour concatenated to them
 
     def __post_init__(self) -> None:
         for name, kind in (("architecture", Architecture), ("padding", Padding), ("last", Layer)):
@@ -53,11 +54,11 @@ class ResNetConfig:
             if type(getattr(self, name)) is not bool:
                 raise SettingsError(f"{name} is {getattr(self, name)!r}", remedy="set it to true or false")
         if self.columns and self.head_channels is None:
-            raise SettingsError("columns are set without a head to see them", remedy="set head_channels too")
+            raise SettingsError("columns is set without a head that takes them", remedy="set head_channels too")
 
 
 class ResNet(nn.Module):
-    """Images, normalised as for ImageNet, to descriptors of length 1 at every eighth pixel."""
+    """Maps images, normalised as for ImageNet, to descriptors of unit length at every eighth pixel."""
 
     def __init__(self, config: ResNetConfig) -> None:
         super().__init__()
@@ -75,42 +76,42 @@ class ResNet(nn.Module):
             self.layer3 = _layer(block, widths[-1], 256, depths[2], stride=1, padding=padding)
             widths.append(256 * block.expansion)
         width = widths[-1]
-        seen = sum(widths) if config.columns else width
-        self.head = nn.Conv2d(seen, config.head_channels, 1, bias=False) if config.head_channels else None
-        beside = (widths[0] if config.fine else 0) + (3 if config.colour else 0)
-        self.channels = (config.head_channels or width) + beside
+        inputs = sum(widths) if config.columns else width
+        self.head = nn.Conv2d(inputs, config.head_channels, 1, bias=False) if config.head_channels else None
+        concatenated = (widths[0] if config.fine else 0) + (3 if config.colour else 0)
+        self.channels = (config.head_channels or width) + concatenated
 
     def forward(self, images: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
         return F.normalize(self.activations(images).float(), dim=1)
 
     def activations(self, images: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
-        """The last feature map, with what stands beside it, before its descriptors are scaled to length 1."""
+        """Compute descriptors for propagation before they are scaled to unit length."""
         config, layers = self.config, self._layers(images)
         learned = self._head(layers)
         if not (config.centred or config.fine or config.colour):
             return learned
-        # Each part has length 1 before it is weighed, so that weights mean the same for all networks and pictures.
-        parts = [self._part(learned)]
+        # Blocks are normalised before they are weighted, so that weights mean the same for all networks and images.
+        blocks = [self._normalised(learned)]
         if config.fine:
-            parts.append(config.fine**0.5 * self._part(layers["res2"]))
+            blocks.append(config.fine**0.5 * self._normalised(layers["res2"]))
         if config.colour:
-            # What is learned sees far beyond a cell: thin things need the cell itself.
-            parts.append(config.colour**0.5 * F.normalize(_mean_colours(images), dim=1).to(learned.dtype))
-        return torch.cat(parts, dim=1)
+            # The receptive field of learned features is far larger than a cell, in which thin objects get lost.
+            blocks.append(config.colour**0.5 * F.normalize(_mean_colours(images), dim=1).to(learned.dtype))
+        return torch.cat(blocks, dim=1)
 
     def learned(self, images: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
-        """What the network alone makes of pictures: learning goes by this."""
+        """Compute the network's own features, without anything concatenated: these are trained."""
         return self._head(self._layers(images))
 
     def _layers(self, images: Float[Tensor, "b 3 H W"]) -> dict[Layer, Float[Tensor, "b _ h w"]]:
-        """The layers that are needed, first to last, with cells of 8 pixels."""
+        """Compute the layers that the settings need, first to last, with cells of 8 pixels."""
         config = self.config
         x = F.relu(self.bn1(self.conv1(images)), inplace=True)
         x = F.max_pool2d(x, kernel_size=3, stride=2, padding=1)
         x = self.layer1(x)
         layers: dict[Layer, Float[Tensor, "b _ h w"]] = {}
         if config.last == "res2" or config.columns or config.fine:
-            # Cells of res2 are 4 pixels; every second one, with its neighbours, lies where a cell of res3 does.
+            # Cells of res2 are 4 pixels wide; every second one is averaged with its neighbours onto a cell of res3.
             layers["res2"] = F.avg_pool2d(x, kernel_size=3, stride=2, padding=1, count_include_pad=False)
         if config.last != "res2":
             layers["res3"] = self.layer2(x)
@@ -125,19 +126,21 @@ class ResNet(nn.Module):
             x = F.relu(x) if self.config.head_relu else x
         return x
 
-    def _part(self, cells: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
-        """Descriptors of length 1, without their picture's mean if that is asked for."""
-        cells = F.normalize(cells, dim=1)
-        return F.normalize(cells - cells.mean(dim=(2, 3), keepdim=True), dim=1) if self.config.centred else cells
+    def _normalised(self, features: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
+        """Scale descriptors to unit length and, if set, subtract their image's mean."""
+        features = F.normalize(features, dim=1)
+        if not self.config.centred:
+            return features
+        return F.normalize(features - features.mean(dim=(2, 3), keepdim=True), dim=1)
 
 
 def _mean_colours(images: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b 3 h w"]:
-    """Of the pixels around every cell's centre."""
+    """Return the mean colour of the pixels around every cell's centre."""
     return F.avg_pool2d(images, STRIDE_PX + 1, STRIDE_PX, STRIDE_PX // 2, count_include_pad=False)
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions around a shortcut (ResNet-18)."""
+    """Residual block of two 3x3 convolutions (ResNet-18)."""
 
     expansion = 1
 
@@ -156,7 +159,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 (which carries the stride), 1x1 around a shortcut (ResNet-50)."""
+    """Residual block of 1x1, 3x3 (with the stride) and 1x1 convolutions (ResNet-50)."""
 
     expansion = 4
 
@@ -184,13 +187,13 @@ _ARCHITECTURES: dict[Architecture, tuple[type[BasicBlock] | type[Bottleneck], tu
 
 
 def grid_of(side_px: int) -> Grid:
-    """The grid of the encoder's features on a square picture."""
+    """Return the grid of the encoder's features on a square image."""
     cells = -(-side_px // STRIDE_PX)
     return grid_over(side_px, side_px, cells=(cells, cells), stride_px=STRIDE_PX, first_px=FIRST_PX)
 
 
 def random_resnet(config: ResNetConfig, *, seed: int) -> ResNet:
-    """Kaiming-initialised weights (fan out), a pure function of the seed; global random state is left alone."""
+    """Make a ResNet with Kaiming weights (fan out) from a seed; global random state is left alone."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would also seed every accelerator
         model = ResNet(config)
@@ -205,7 +208,7 @@ def _conv(inputs: int, outputs: int, *, kernel: int, stride: int, padding: Paddi
 
 
 def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
-    """Identity where shapes agree; torchvision then has no `downsample`, so neither has the state."""
+    """Make the identity where shapes agree: like torchvision's, the state then has no `downsample`."""
     if stride == 1 and inputs == outputs:
         return nn.Identity()
     return nn.Sequential(

@@ -1,4 +1,4 @@
-"""h: features read from a frame where a pose puts the patch (section 3.2)."""
+"""Bilinear sampler h: reads patch features from a frame at the sampling grid M(theta) (section 3.2)."""
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -7,52 +7,53 @@ from torch import Tensor
 
 from timecycle.grid import Grid
 from timecycle.model.affinity import Affinity, Features, Patches, at_least_fp32
-from timecycle.pose import Theta, cell_places, place, to_cells
+from timecycle.pose import Theta, apply_pose, cell_centres, to_cells
 
-Cells = Float[Tensor, "b m patch 2"]  # (column, row) on the frame's feature map of every cell of a patch
-
-
-def where(theta: Theta, *, frame_grid: Grid, patch_grid: Grid) -> Cells:
-    """M(theta) at the cells of the patch, in cells of the frame."""
-    scale = scale_of(frame_grid=frame_grid, patch_grid=patch_grid)
-    points = cell_places(patch_grid, device=theta.device).to(theta.dtype)
-    return to_cells(place(theta, points, scale=scale), frame_grid)
+SamplingGrid = Float[Tensor, "b m patch 2"]  # for every patch cell its (column, row) on the frame's feature map
 
 
-def scale_of(*, frame_grid: Grid, patch_grid: Grid) -> float:
-    """The patch's size over the frame's."""
+def sampling_grid(theta: Theta, *, frame_grid: Grid, patch_grid: Grid) -> SamplingGrid:
+    """Return M(theta) at the cells of the patch, in cells of the frame."""
+    scale = patch_scale(frame_grid=frame_grid, patch_grid=patch_grid)
+    points = cell_centres(patch_grid, device=theta.device).to(theta.dtype)
+    return to_cells(apply_pose(theta, points, scale=scale), frame_grid)
+
+
+def patch_scale(*, frame_grid: Grid, patch_grid: Grid) -> float:
+    """Return the patch's size over the frame's."""
     return patch_grid.x.pixels / frame_grid.x.pixels
 
 
-def sample(frame: Features, cells: Cells, *, patch_grid: Grid) -> Patches:
-    """The frame's features at these cells; zero outside the frame.
+def sample(frame: Features, positions: SamplingGrid, *, patch_grid: Grid) -> Patches:
+    """Sample the frame's features bilinearly at these positions; features are zero outside the frame.
 
-    Descriptors mixed from four neighbours are shorter than one, so they are scaled to length one again.
+    A mean of four descriptors is shorter than they are, so the result is scaled to unit length again.
     """
-    size = torch.tensor([frame.shape[3], frame.shape[2]], device=cells.device, dtype=cells.dtype)
-    # grid_sample counts from -1 to 1 between the outer edges of the map. In bf16 it is slower and would round places.
-    read = F.grid_sample(at_least_fp32(frame), (2 * cells + 1) / size - 1, align_corners=False)
-    read = F.normalize(read, dim=1).transpose(1, 2)
-    return read.reshape(*read.shape[:3], patch_grid.y.cells, patch_grid.x.cells)
+    size = torch.tensor([frame.shape[3], frame.shape[2]], device=positions.device, dtype=positions.dtype)
+    # grid_sample counts from -1 to 1 between the outer edges of the map. In bf16 it is slower and rounds positions.
+    features = F.grid_sample(at_least_fp32(frame), (2 * positions + 1) / size - 1, align_corners=False)
+    features = F.normalize(features, dim=1).transpose(1, 2)
+    return features.reshape(*features.shape[:3], patch_grid.y.cells, patch_grid.x.cells)
 
 
-def read_affinity(found: Affinity, cells: Cells, *, frame_grid: Grid) -> Float[Tensor, "b m patch"]:
-    """For each patch cell, its own affinity map read bilinearly at its own place; zero outside the frame."""
-    low = cells.floor()
-    part = cells - low
-    total = torch.zeros_like(found[..., 0])
+def sample_affinity(affinity: Affinity, positions: SamplingGrid, *, frame_grid: Grid) -> Float[Tensor, "b m patch"]:
+    """Sample each patch cell's own affinity map bilinearly at the cell's own position; zero outside the frame."""
+    low = positions.floor()
+    fraction = positions - low
+    total = torch.zeros_like(affinity[..., 0])
     for right in (0, 1):
         for down in (0, 1):
-            corner = low + torch.tensor([right, down], device=cells.device, dtype=cells.dtype)
-            share = (part[..., 0] if right else 1 - part[..., 0]) * (part[..., 1] if down else 1 - part[..., 1])
-            seen = inside(corner, frame_grid)
+            corner = low + torch.tensor([right, down], device=positions.device, dtype=positions.dtype)
+            weight_x = fraction[..., 0] if right else 1 - fraction[..., 0]
+            weight_y = fraction[..., 1] if down else 1 - fraction[..., 1]
+            valid = inside_frame(corner, frame_grid)
             index = corner[..., 1] * frame_grid.x.cells + corner[..., 0]
-            value = found.gather(3, index.masked_fill(~seen, 0).long()[..., None])[..., 0]
-            total = total + share * seen * value
+            value = affinity.gather(3, index.masked_fill(~valid, 0).long()[..., None])[..., 0]
+            total = total + weight_x * weight_y * valid * value
     return total
 
 
-def inside(cells: Cells, grid: Grid) -> Bool[Tensor, "b m patch"]:
-    """Which places lie on the frame's feature map."""
-    column, row = cells.unbind(dim=-1)
+def inside_frame(positions: SamplingGrid, grid: Grid) -> Bool[Tensor, "b m patch"]:
+    """Return which positions lie on the frame's feature map."""
+    column, row = positions.unbind(dim=-1)
     return (column >= 0) & (column <= grid.x.cells - 1) & (row >= 0) & (row <= grid.y.cells - 1)

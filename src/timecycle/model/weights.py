@@ -1,4 +1,4 @@
-"""Weights on disk: safetensors with a JSON card beside it. Pickles are refused: loading one can run code."""
+"""Weights on disk: safetensors with a JSON card. Pickles are refused, because loading one can run code."""
 
 import dataclasses
 import hashlib
@@ -18,26 +18,26 @@ from timecycle.files import atomic_write, write_text
 from timecycle.model.resnet import ResNet, ResNetConfig
 
 PICKLES = (".pth", ".pt", ".ckpt", ".bin", ".tar", ".pkl", ".pickle")
-_NOT_OURS = ("layer4.", "fc.")  # a classifier's last layers, which the encoder does not have
+_CLASSIFIER = ("layer4.", "fc.")  # a classifier's last layers, which the encoder does not have
 
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """What a file of weights is, for people and for loading it again."""
+    """The description of a weight file, for people and for loading it."""
 
     encoder: ResNetConfig
     trained_on: str = "nothing: random initialisation"
     licence: str = "not stated"
     notes: str = ""
     scores: dict[str, float] = field(default_factory=dict)
-    source: dict[str, str] = field(default_factory=dict)  # the file it was converted from, where it was
-    sha256: str = ""  # of the file of tensors; empty: it was not told
+    source: dict[str, str] = field(default_factory=dict)  # the file it was converted from, if any
+    sha256: str = ""  # of the file of tensors; empty: unknown
 
 
 def save_weights(path: Path, model: ResNet, card: Card, *, half: bool = False) -> None:
-    """Write PATH.safetensors and PATH.json; with `half` the kernels take half the space.
+    """Write PATH.safetensors and PATH.json; with `half` kernels are stored in half precision.
 
-    Norms stay as they are: they are few, and a small variance would become zero.
+    Norms stay in full precision: they are few, and a small variance would become zero.
     """
     state = plain_state(model)
     if half:
@@ -50,63 +50,63 @@ def save_weights(path: Path, model: ResNet, card: Card, *, half: bool = False) -
 
 
 def card_json(card: Card, content: bytes, **more: str) -> str:
-    """The card of a file with this content, as it is written beside it."""
-    told = dataclasses.replace(card, sha256=hashlib.sha256(content).hexdigest())
-    return json.dumps({**more, **dataclasses.asdict(told)}, indent=2) + "\n"
+    """Return the JSON of the card of a file with this content."""
+    complete = dataclasses.replace(card, sha256=hashlib.sha256(content).hexdigest())
+    return json.dumps({**more, **dataclasses.asdict(complete)}, indent=2) + "\n"
 
 
 def load_weights(path: Path) -> ResNet:
-    """The model of a safetensors file; without a card its architecture is read off the tensors' names."""
+    """Load the model of a safetensors file; without a card its architecture follows from the tensors' names."""
     if path.suffix.lower() in PICKLES:
         raise WeightsError(
             f"{path} is a pickle checkpoint, and loading a pickle can run any code",
-            remedy=f"convert it once, which runs none: timecycle weights convert {path}",
+            remedy=f"convert it once, which runs no code: timecycle weights convert {path}",
         )
     if not path.is_file():
         raise WeightsError(
             f"there is no file of weights {path}",
-            remedy="give a .safetensors file, or a name that `timecycle weights list` gives",
+            remedy="give a .safetensors file, or a name that `timecycle weights list` shows",
         )
     card = read_card(path)
     state = {
         name.removeprefix("module."): tensor
         for name, tensor in read_tensors(path, sha256=card.sha256 if card else "").items()
-        if not name.removeprefix("module.").startswith(_NOT_OURS)
+        if not name.removeprefix("module.").startswith(_CLASSIFIER)
     }
     return build_resnet(path, state, card.encoder if card else None)
 
 
 def read_tensors(path: Path, *, sha256: str = "") -> dict[str, Tensor]:
-    """The tensors of a safetensors file, if it has this checksum; empty: whatever it has."""
+    """Read the tensors of a safetensors file; with `sha256`, refuse a file of another checksum."""
     try:
         content = path.read_bytes()
         if sha256 not in ("", hashlib.sha256(content).hexdigest()):
             raise WeightsError(
-                f"{path} is not the file its card was written for: its checksum is another",
+                f"{path} does not have the checksum on its card",
                 remedy="copy it again, with its card: it was changed or damaged",
             )
         return load(content)
     except (SafetensorError, OSError, MemoryError, ValueError, KeyError, RuntimeError) as error:
         raise WeightsError(
-            f"{path} is not a safetensors file: {first_line(error)}", remedy="copy it again; its size may tell"
+            f"{path} is not a safetensors file: {first_line(error)}", remedy="copy it again; it may be incomplete"
         ) from error
 
 
 def refuse_not_finite(name: str | Path, state: Mapping[str, Tensor]) -> None:
-    """Weights with one value that is no number give labels that are all empty, without an error."""
+    """Refuse weights with values that are not finite: they would give empty labels without an error."""
     broken = [tensor for tensor, values in state.items() if not torch.isfinite(values).all()]
     if broken:
         more = f" and {len(broken) - 1} more" if len(broken) > 1 else ""
         raise WeightsError(
-            f"{name}: {broken[0]}{more} holds values that are no numbers",
+            f"{name}: {broken[0]}{more} holds values that are not finite",
             remedy="use weights of an earlier step, or copy the file again",
         )
 
 
 def build_resnet(path: Path, state: dict[str, Tensor], config: ResNetConfig | None = None) -> ResNet:
-    """A model of these tensors; without settings they are read off the tensors' names. `path` is for messages."""
+    """Build a model of these tensors; without settings they follow from the tensors' names. `path` is for messages."""
     config = config or guess_config(path, state)
-    with torch.device("meta"):  # takes no memory: a card, or a tensor without values, may ask for any size
+    with torch.device("meta"):  # takes no memory: a card, or a tensor without values, may claim any size
         _check_state(path, ResNet(config), state)
     refuse_not_finite(path, state)
     model = ResNet(config)
@@ -116,12 +116,12 @@ def build_resnet(path: Path, state: dict[str, Tensor], config: ResNetConfig | No
 
 
 def plain_state(model: ResNet) -> dict[str, Tensor]:
-    """A model's tensors as safetensors takes them."""
+    """Return a model's tensors as safetensors stores them."""
     return {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
 
 
 def hash_state(state: dict[str, Tensor]) -> str:
-    """One checksum over all tensors of a model, independent of the file they came from."""
+    """Compute one checksum over all tensors of a model, independent of the file they came from."""
     digest = hashlib.sha256()
     for name, tensor in sorted(state.items()):
         digest.update(name.encode())
@@ -130,7 +130,7 @@ def hash_state(state: dict[str, Tensor]) -> str:
 
 
 def read_card(path: Path) -> Card | None:
-    """The card beside a file of weights, if there is one."""
+    """Read the card of a weight file, if there is one."""
     card = path.with_suffix(".json")
     if not card.is_file():
         return None
@@ -141,7 +141,7 @@ def read_card(path: Path) -> Card | None:
     except (OSError, ValueError, KeyError, TypeError, RecursionError, SettingsError) as error:
         raise WeightsError(
             f"the card {card} does not describe an encoder: {first_line(error)}",
-            remedy="take the card that came with the weights, or remove it if they are torchvision's",
+            remedy="use the card that came with the weights, or remove it if they are torchvision's",
         ) from error
     return read
 
@@ -149,19 +149,19 @@ def read_card(path: Path) -> Card | None:
 def _check_types(card: Card) -> None:
     for name in ("trained_on", "licence", "notes", "sha256"):
         if not isinstance(getattr(card, name), str):
-            raise TypeError(f"{name} is no text")
+            raise TypeError(f"{name} is not a text")
     for name, kind in (("scores", int | float), ("source", str)):
         if not isinstance(getattr(card, name), dict):
-            raise TypeError(f"{name} is no table")
+            raise TypeError(f"{name} is not a table")
         if not all(isinstance(value, kind) for value in getattr(card, name).values()):
-            raise TypeError(f"{name} holds values of another kind")
+            raise TypeError(f"{name} holds values of a wrong type")
 
 
 def guess_config(path: Path, state: dict[str, Tensor]) -> ResNetConfig:
-    """The settings that tensors betray by their names; `path` is for messages."""
+    """Derive settings from the names and shapes of tensors; `path` is for messages."""
     if "conv1.weight" not in state or "layer1.0.conv1.weight" not in state:
         raise WeightsError(
-            f"{path} has no ResNet's tensors (conv1.weight, layer1.0.conv1.weight ...)",
+            f"{path} lacks the tensors of a ResNet (conv1.weight, layer1.0.conv1.weight ...)",
             remedy="give weights with torchvision's ResNet names",
         )
     head = state.get("head.weight")
@@ -172,7 +172,7 @@ def guess_config(path: Path, state: dict[str, Tensor]) -> ResNetConfig:
 
 
 def _check_state(path: Path, model: ResNet, state: dict[str, Tensor]) -> None:
-    """Refuse tensors that are not those of a model."""
+    """Refuse tensors that do not fit a model."""
     wanted = model.state_dict()
     # Old exports lack the batch counters, which inference never reads.
     missing = [n for n in wanted if n not in state and not n.endswith("num_batches_tracked")]
@@ -180,12 +180,12 @@ def _check_state(path: Path, model: ResNet, state: dict[str, Tensor]) -> None:
     reshaped = [n for n in wanted if n in state and state[n].shape != wanted[n].shape]
     for names, what in (
         (missing, "lacks"),
-        (unknown, "has the unknown"),
-        (reshaped, "has another shape for"),
+        (unknown, "has the unknown tensor"),
+        (reshaped, "has a wrong shape for"),
     ):
         if names:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             raise WeightsError(
                 f"{path} {what} {names[0]}{more}",
-                remedy=f"these are not the weights of a {model.config.architecture} as its card describes it",
+                remedy=f"give weights that fit the card or, without one, a {model.config.architecture} of torchvision",
             )

@@ -1,8 +1,8 @@
-"""Where labels carried forward and back meet: each pass weighs by how near its drawing is, and how clear its labels.
+"""Blend the labels of the forward and the backward pass on frames between two annotated ones.
 
-A pass that lost an object, behind something else or because little of it was drawn, has hardly a cell left that is
-clearly the object's, and leaves it to the other pass. Where a drawing shows that an object is not there, the pass that
-comes from it is clear about that.
+Each pass is weighted by how near its annotated frame is, and by how clear its labels are. A pass that lost an object,
+behind an occluder or because little of it was annotated, has hardly a cell that is clearly the object's, and so leaves
+it to the other pass. Where an annotated frame shows that an object is absent, the pass from there counts as clear.
 """
 
 from dataclasses import dataclass
@@ -11,60 +11,60 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from timecycle.labels.soft import SoftMap
-from timecycle.labels.space import fill_unknown, settle
+from timecycle.labels.label_map import LabelMap, LabelValues
+from timecycle.labels.space import fill_unknown, normalise
 
 PerChannel = Float[Tensor, " channels"]
 
-_NOTHING = 1e-6
+_EPSILON = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class Pass:
-    """What one direction of time says about a frame."""
+    """The label map of one direction of time, and the annotated frame it was propagated from."""
 
-    soft: SoftMap
-    knows: Bool[Tensor, " channels"]
-    distance: PerChannel  # to the drawing it comes from, in frames
-    absent: Bool[Tensor, " channels"]  # on that drawing
-
-
-@dataclass(frozen=True, eq=False)
-class Blended:
-    """The soft labels of both passes together, and how much of each channel is the forward pass's."""
-
-    soft: SoftMap
-    share: PerChannel
+    labels: LabelMap
+    distance: PerChannel  # to the annotated frame, in frames
+    absent: Bool[Tensor, " channels"]  # annotated as absent on that frame
 
 
-def blend(forward: Pass, backward: Pass, *, exclusive: bool) -> Blended:
-    """The labels of a frame between two drawings. What one pass knows nothing of is the other's."""
-    ahead = fill_unknown(forward.soft, backward.soft, knows=forward.knows, exclusive=exclusive)
-    back = fill_unknown(backward.soft, forward.soft, knows=backward.knows, exclusive=exclusive)
+def blend(forward: Pass, backward: Pass, *, exclusive: bool) -> tuple[LabelMap, PerChannel]:
+    """Return the blended label map, and the share of the forward pass in each channel.
+
+    A channel that is known to one pass only is taken from that pass.
+    """
+    known, known_back = forward.labels.known, backward.labels.known
+    values = fill_unknown(forward.labels.values, backward.labels.values, known=known, exclusive=exclusive)
+    values_back = fill_unknown(backward.labels.values, forward.labels.values, known=known_back, exclusive=exclusive)
     share = _share_by_distance(forward, backward)
     if exclusive:
-        clear = [torch.where(one.absent, 1.0, clearness(soft)) for one, soft in ((forward, ahead), (backward, back))]
-        # What a pass only took from the other, where it sees nothing itself, says nothing of how clear it is.
-        share = torch.where(forward.knows & backward.knows, _weighed(share, *clear), share)
-    soft = ahead * share + back * (1 - share)
-    alone = torch.where(forward.knows & ~backward.knows, 1.0, torch.where(backward.knows & ~forward.knows, 0.0, share))
-    return Blended(settle(soft) if exclusive else soft, alone)
+        clear, clear_back = (
+            torch.where(one.absent, 1.0, clearness(filled))
+            for one, filled in ((forward, values), (backward, values_back))
+        )
+        # Channels that were filled in from the other pass say nothing about this pass's clearness.
+        share = torch.where(known & known_back, _share_by_clearness(share, clear, clear_back), share)
+    blended = values * share + values_back * (1 - share)
+    if exclusive:
+        blended = normalise(blended)
+    share = torch.where(known & ~known_back, 1.0, torch.where(known_back & ~known, 0.0, share))
+    return LabelMap(blended, known | known_back, forward.labels.grid), share
 
 
-def clearness(soft: SoftMap) -> PerChannel:
-    """The part of each channel's weight that lies in cells where no other channel has more."""
-    own = soft == soft.amax(dim=-1, keepdim=True)
-    return (soft * own).sum(dim=(0, 1)) / soft.sum(dim=(0, 1)).clamp_min(_NOTHING)
+def clearness(values: LabelValues) -> PerChannel:
+    """Return the part of each channel's weight that lies in cells where no other channel has more."""
+    own = values == values.amax(dim=-1, keepdim=True)
+    return (values * own).sum(dim=(0, 1)) / values.sum(dim=(0, 1)).clamp_min(_EPSILON)
 
 
 def _share_by_distance(forward: Pass, backward: Pass) -> PerChannel:
-    """As much as the other drawing is farther away; all on the drawing itself."""
+    """Return the forward share: proportional to the backward distance, and all of it on the annotated frame itself."""
     share = backward.distance / (forward.distance + backward.distance).clamp_min(1)
     return torch.where(forward.distance == 0, 1.0, share)
 
 
-def _weighed(share: PerChannel, forward: PerChannel, backward: PerChannel) -> PerChannel:
-    """The share with each side weighed by how clear it is, squared: what is half as clear is far less often right."""
+def _share_by_clearness(share: PerChannel, forward: PerChannel, backward: PerChannel) -> PerChannel:
+    """Weight both sides by squared clearness: a pass half as clear is right far less than half as often."""
     ahead, back = share * forward.square(), (1 - share) * backward.square()
-    both = ahead + back
-    return torch.where(both > 0, ahead / both, share)
+    total = ahead + back
+    return torch.where(total > 0, ahead / total, share)

@@ -1,83 +1,88 @@
-"""Who is remembered: labelled frames, and the last few frames. Its size never depends on the video's length."""
+"""The memory bank: annotated frames and the last few frames. Its size never depends on the video's length."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 
-from timecycle.labels.soft import SoftMap
-from timecycle.propagation.neighbours import Packing
+from timecycle.labels.label_map import LabelMap
+from timecycle.matching.neighbours import Packing
+from timecycle.model.encoder import FeatureMap
+
+Channels = Bool[Tensor, " channels"]
 
 
 @dataclass(frozen=True, eq=False)
-class Remembered:
-    """A frame that votes: its features, its soft labels and the channels it knows anything about."""
+class MemoryFrame:
+    """A reference frame: its features and its label map."""
 
     index: int
-    cells: Float[Tensor, "rows columns features"]
-    soft: SoftMap
-    knows: Bool[Tensor, " channels"]
-    speaks: Bool[Tensor, " channels"] | None = None  # of a labelled frame: the channels its labels decide (on the CPU)
+    features: FeatureMap
+    labels: LabelMap  # on the device of the features
+    annotated: Channels | None = None  # of an annotated frame: the channels that its annotation decides (on the CPU)
     packing: Packing = field(default_factory=Packing)  # of the features
 
     def __repr__(self) -> str:
-        rows, columns, _ = self.cells.shape
-        return f"Remembered(frame {self.index}, {columns}x{rows} cells{', labelled' if self.labelled else ''})"
+        rows, columns, _ = self.features.cells.shape
+        return f"MemoryFrame({self.index}, {columns}x{rows} cells{', annotated' if self.is_annotated else ''})"
 
     @property
-    def labelled(self) -> bool:
-        return self.speaks is not None
+    def is_annotated(self) -> bool:
+        return self.annotated is not None
 
 
 @dataclass
 class Memory:
-    """Labelled frames (the first of all, and the latest that are still needed) and the last `past_frames`."""
+    """Annotated frames (the first one, and the latest that are still needed) and the last `past_frames` frames."""
 
     past_frames: int
     anchor_frames: int
-    anchors: list[Remembered] = field(default_factory=list)
-    past: list[Remembered] = field(default_factory=list)
+    anchors: list[MemoryFrame] = field(default_factory=list)
+    past: list[MemoryFrame] = field(default_factory=list)
 
-    def __iter__(self) -> Iterator[Remembered]:
-        """Labelled frames first, then the past, newest first; this order decides ties between equal votes."""
+    def __iter__(self) -> Iterator[MemoryFrame]:
+        """Yield annotated frames first, then past frames, newest first; this order breaks ties between equal scores."""
         yield from self.anchors
-        kept = {id(frame) for frame in self.anchors}
-        yield from (frame for frame in self.past if id(frame) not in kept)
+        anchors = {id(frame) for frame in self.anchors}
+        yield from (frame for frame in self.past if id(frame) not in anchors)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def remember(self, frame: Remembered) -> None:
-        if frame.speaks is not None:
-            self._supersede(frame.speaks)
+    def add(self, frame: MemoryFrame) -> None:
+        """Add a frame, and drop what it makes superfluous."""
+        if frame.annotated is not None:
+            self._forget_propagated(frame.annotated)
         self.past = [frame, *self.past][: self.past_frames]
-        if frame.labelled:
+        if frame.is_annotated:
             self.anchors.append(frame)
             if len(self.anchors) > self.anchor_frames:
                 self.anchors.remove(self._least_needed())
 
-    def _supersede(self, speaks: Bool[Tensor, " channels"]) -> None:
-        """What was only carried up to a drawing no longer counts for the objects drawn: a correction must win."""
-        told = {id(frame): _without(frame, speaks) for frame in (*self.anchors, *self.past)}
-        self.anchors = [told[id(frame)] for frame in self.anchors]
-        self.past = [told[id(frame)] for frame in self.past if bool(told[id(frame)].knows.any())]
+    def _forget_propagated(self, annotated: Channels) -> None:
+        """Forget what was only propagated about objects that are annotated now: an annotation must win."""
+        kept = {id(frame): _without_propagated(frame, annotated) for frame in (*self.anchors, *self.past)}
+        self.anchors = [kept[id(frame)] for frame in self.anchors]
+        self.past = [kept[id(frame)] for frame in self.past if bool(kept[id(frame)].labels.known.any())]
 
-    def _least_needed(self) -> Remembered:
-        """The oldest labelled frame whose every object another one shows. The newest stays, and if it can the first."""
+    def _least_needed(self) -> MemoryFrame:
+        """Return the oldest annotated frame whose every object another one shows; keep the newest and, if possible,
+        the first."""
         candidates = self.anchors[1:-1] or self.anchors[:-1] or self.anchors
         for frame in candidates:
-            others = [a.speaks for a in self.anchors if a is not frame and a.speaks is not None]
-            if frame.speaks is None or not bool((frame.speaks & ~torch.stack(others).any(dim=0)).any()):
+            others = [other.annotated for other in self.anchors if other is not frame and other.annotated is not None]
+            if frame.annotated is None or not bool((frame.annotated & ~torch.stack(others).any(dim=0)).any()):
                 return frame
         return candidates[0]
 
 
-def _without(frame: Remembered, speaks: Bool[Tensor, " channels"]) -> Remembered:
-    """The frame without what it had only been told by others about these channels."""
-    gone = speaks if frame.speaks is None else speaks & ~frame.speaks
-    if not bool(gone.any()):
+def _without_propagated(frame: MemoryFrame, channels: Channels) -> MemoryFrame:
+    """Return the frame without what was propagated, and not annotated on it, about these channels."""
+    removed = channels if frame.annotated is None else channels & ~frame.annotated
+    if not bool(removed.any()):
         return frame
-    stays = ~gone.to(frame.knows.device)
-    return replace(frame, knows=frame.knows & stays, soft=frame.soft * stays)
+    kept = ~removed.to(frame.labels.known.device)
+    labels = replace(frame.labels, known=frame.labels.known & kept, values=frame.labels.values * kept)
+    return replace(frame, labels=labels)

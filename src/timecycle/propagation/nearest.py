@@ -1,4 +1,4 @@
-"""The annotated frames nearest to a frame, found by bisection however many there are."""
+"""The annotated frames nearest to a frame, found by bisection."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
@@ -15,62 +15,52 @@ FramePerChannel = Float[Tensor, " channels"]
 class _Group:
     """Channels that are annotated on the same frames."""
 
-    frames: Sequence[int]  # in order
+    frames: Sequence[int]  # ascending
     channels: Bool[Tensor, " channels"]
 
 
 @dataclass(frozen=True, eq=False)
 class NearestAnnotated:
-    """Annotated frames, in order: all of them, and channel by channel those that decide it."""
+    """Annotated frames, ascending: all of them, and for each group of channels those that annotate it."""
 
     frames: Sequence[int]
     groups: Sequence[_Group]
 
     @classmethod
-    def of(cls, speaks: Mapping[int, Bool[Tensor, " channels"]]) -> "NearestAnnotated":
-        """From the channels that each annotated frame decides."""
-        frames = sorted(speaks)
+    def of(cls, annotated: Mapping[int, Bool[Tensor, " channels"]]) -> "NearestAnnotated":
+        """Build it from the channels that are annotated on each frame."""
+        frames = sorted(annotated)
         groups: dict[tuple[bool, ...], list[int]] = {}
-        decided = torch.stack([speaks[frame] for frame in frames])
-        for channel, column in enumerate(decided.T.tolist()):
+        channels_by_frame = torch.stack([annotated[frame] for frame in frames])
+        for channel, column in enumerate(channels_by_frame.T.tolist()):
             groups.setdefault(tuple(column), []).append(channel)
-        return cls(frames, [_group(frames, column, chosen, decided.shape[1]) for column, chosen in groups.items()])
+        channels = channels_by_frame.shape[1]
+        return cls(frames, [_group(frames, column, members, channels) for column, members in groups.items()])
 
     def around(self, index: int) -> tuple[FramePerChannel, FramePerChannel]:
-        """The annotated frames before and after a frame, or on it: those that decide a channel where there are both,
-        otherwise those of any channel, and the frame itself where there is none."""
+        """Return, per channel, the annotated frames before and after a frame, or the frame itself.
+
+        Those that annotate the channel are taken if there is one on either side, otherwise those of any channel; where
+        there is none at all, the frame itself.
+        """
         channels = len(self.groups[0].channels)
-        before, after = around(self.frames, index)
+        before, after = _around(self.frames, index)
         earlier = torch.full((channels,), float(index if before is None else before))
         later = torch.full((channels,), float(index if after is None else after))
         for group in self.groups:
-            own_before, own_after = around(group.frames, index)
+            own_before, own_after = _around(group.frames, index)
             if own_before is not None and own_after is not None:
                 earlier[group.channels], later[group.channels] = float(own_before), float(own_after)
         return earlier, later
 
 
-def around(frames: Sequence[int], index: int) -> tuple[int | None, int | None]:
-    """The last of `frames`, which are in order, that is not after `index`, and the first that is not before it."""
+def _around(frames: Sequence[int], index: int) -> tuple[int | None, int | None]:
+    """Return the last of the ascending `frames` that is not after `index`, and the first that is not before it."""
     stop, start = bisect_right(frames, index), bisect_left(frames, index)
     return (frames[stop - 1] if stop else None), (frames[start] if start < len(frames) else None)
 
 
-def two_nearest(frames: Sequence[int], index: int) -> list[int]:
-    """The nearest frames before and after, or two on one side, nearest first; `frames` are in order.
-
-    One annotated frame can be matched by wrong labels: where an object fills the picture, everything that follows looks
-    like part of it. A second one tells.
-    """
-    stop, start = bisect_left(frames, index), bisect_right(frames, index)
-    if stop and start < len(frames):
-        pair = [frames[stop - 1], frames[start]]
-    else:
-        pair = [*frames[max(stop - 2, 0) : stop], *frames[start : start + 2]]
-    return sorted(pair, key=lambda frame: abs(frame - index))
-
-
-def _group(frames: Sequence[int], column: Sequence[bool], chosen: Sequence[int], channels: int) -> _Group:
+def _group(frames: Sequence[int], column: Sequence[bool], members: Sequence[int], channels: int) -> _Group:
     mask = torch.zeros(channels, dtype=torch.bool)
-    mask[list(chosen)] = True
-    return _Group([frame for frame, decides in zip(frames, column, strict=True) if decides], mask)
+    mask[list(members)] = True
+    return _Group([frame for frame, is_annotated in zip(frames, column, strict=True) if is_annotated], mask)

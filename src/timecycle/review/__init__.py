@@ -1,1 +1,1 @@
-"""After a run: which frames to look at, what a correction changes, and whether labels can be right."""
+"""Review of labels: which frames to check first, corrections, audits of labels, and tuning of settings."""

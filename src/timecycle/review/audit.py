@@ -1,8 +1,8 @@
-"""Can these labels be right? Masks or points made by any tool, held against the video they are said to belong to.
+"""Audit labels made by any tool: do masks or keypoints fit the video they belong to?
 
-Nothing is trusted: labels of a frame are carried to the next ones by what the video shows, and compared with the labels
-there. Right labels move with the video. Labels of two frames that both lie on the wrong place do not, as what is under
-them moves differently: this also tells labels that belong to other frames than they are named for.
+No frame is trusted. Labels of a frame are propagated to later frames and compared with the labels there. Correct labels
+move with the video. Wrong labels do not, even where they agree with each other, because the image under them moves
+differently. This also finds tracks whose labels belong to other frames than their files are named for.
 """
 
 from collections import deque
@@ -15,28 +15,28 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
+from timecycle.confidence.signals import CYCLE_TOLERANCE_CELLS
 from timecycle.errors import LabelError
 from timecycle.labels import Labels
-from timecycle.labels.soft import Extent, overlap
-from timecycle.labels.space import is_of_points
+from timecycle.labels.label_map import Extent, overlap
+from timecycle.labels.space import is_point_space
+from timecycle.matching.forward_backward import forward_backward
+from timecycle.matching.neighbours import Packing, packed_like
+from timecycle.matching.window import Window
 from timecycle.model.encoder import Encoder, FeatureMap
-from timecycle.propagation.ahead import encode_ahead, workers_for
-from timecycle.propagation.cycle import go_and_return
-from timecycle.propagation.evidence import HOME_CELLS
-from timecycle.propagation.neighbours import Packing, packed_like
-from timecycle.propagation.propagate import fit_labels, space_of
+from timecycle.propagation.frame_encoder import FrameEncoder
+from timecycle.propagation.prefetch import encoding_workers, prefetch_features
 from timecycle.propagation.settings import PropagateConfig
-from timecycle.propagation.state import Propagation
-from timecycle.propagation.window import Window
-from timecycle.runs import Progress
+from timecycle.propagation.video import fit_labels, space_of
+from timecycle.runs.run import Progress
 from timecycle.video import Video
 
-Fault = Literal["shift", "swap", "jump", "dropped", "frozen", "drift"]
+FindingKind = Literal["shift", "swap", "jump", "dropped", "frozen", "drift"]
 
-_TELLING = 0.005  # difference in overlap from which a frame can tell two shifts apart
-_ONE_WAY = 0.75  # of the way that labels slipped: back and forth is what features cannot tell
-_FEWEST_CELLS = 4  # of an object, to tell how it moved
-_ENOUGH = 0.25  # of an object that must be seen again to tell where it went
+_MIN_DIFFERENCE = 0.005  # in overlap: smaller ones do not tell two shifts apart
+_ONE_DIRECTION = 0.75  # of the total slip: back and forth is noise of the features
+_MIN_CELLS = 4  # of an object, to measure how it moved
+_MIN_MATCHED = 0.25  # share of an object that must be matched to measure where it went
 
 Covered = Float[Tensor, "cells objects"]
 PerObject = Float64[np.ndarray, " objects"]
@@ -44,39 +44,39 @@ PerObject = Float64[np.ndarray, " objects"]
 
 @dataclass(frozen=True, kw_only=True)
 class AuditConfig:
-    """When something is suspicious. Set on the synthetic world and a few composites; see benchmarks/audit.py."""
+    """Thresholds of the findings. Set on the synthetic world and a few composites; see benchmarks/audit.py."""
 
-    reach: int = 5  # frames over which labels are carried for drift and shift
-    most_shift: int = 6  # frames by which a whole track is tried to be off
+    span_frames: int = 5  # over which labels are propagated for drift and shift
+    max_shift_frames: int = 6  # by which a whole track may be off
     shift_gain: float = 0.015  # in overlap: how much better another shift has to fit
-    shift_sureness: float = 0.75  # and on what share of the frames that can tell
-    jump: float = 0.4  # share of what is surely seen again that still has its label
+    shift_agreement: float = 0.75  # and on what share of the frames that distinguish the shifts
+    jump: float = 0.4  # share of what is matched that keeps its label; less is a jump
     swap: float = 0.25  # in overlap: how much better another object fits
     dropped: float = 0.3  # share of the object that the video still shows
     frozen_frames: int = 3
-    frozen: float = 0.15  # of an object's size: how far what is under it moves meanwhile
-    drift: float = 0.5  # of an object's size: how far labels crept away from what they were on
+    frozen: float = 0.15  # of an object's size: how far the image under it moves meanwhile
+    drift: float = 0.5  # of an object's size: how far labels moved off what they were on
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something suspicious: what, on which frames, and how strong."""
+    """A suspected error in the labels: its kind, its frames and its strength."""
 
-    fault: Fault
+    kind: FindingKind
     first: int
     last: int
     object: str
-    strength: float  # above 1 is beyond the limit
-    words: str
+    strength: float  # relative to the threshold
+    message: str
 
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """What was found, the worst first, and how well the labels of every frame fit those before."""
+    """The findings, the strongest first, and how well the labels of every frame fit those before."""
 
     frames: Sequence[int]
     findings: Sequence[Finding]
-    overlap: Float64[np.ndarray, "frames objects"]  # with what was carried from the frame before; NaN on the first
+    overlap: Float64[np.ndarray, "frames objects"]  # with labels propagated from the frame before; NaN on the first
 
 
 def audit(
@@ -88,20 +88,19 @@ def audit(
     limits: AuditConfig | None = None,
     progress: Progress | None = None,
 ) -> Audit:
-    """Follow the labels through the video and say what does not fit."""
+    """Follow the labels through the video and find identity swaps, jumps, dropped objects, frozen labels, drift and
+    shifted tracks."""
     limits = limits or AuditConfig()
     labels = fit_labels(video, labels)
     if len(labels) < 3:
-        raise LabelError(
-            f"there are labels on {len(labels)} frames", remedy="give a labelled track, of 3 frames at least"
-        )
+        raise LabelError(f"there are labels on {len(labels)} frames only", remedy="give labels on at least 3 frames")
     track = _follow(video, labels, encoder, config, limits, progress)
-    # Over a longer gap things may be anywhere: what is not seen from a frame to the next says nothing.
-    steps = [step for step in track.steps if step.index - step.index_before <= limits.reach]
+    # Over a longer gap an object may be anywhere, so nothing can be said.
+    steps = [step for step in track.steps if step.index - step.index_before <= limits.span_frames]
     findings = [
         *_shifts(track, limits),
         *_swaps(steps, track.names, limits),
-        # Whether a point is seen is for people to say.
+        # Keypoints that end are not reported: whether a point is visible is for people to say.
         *(_drops(steps, track.names, limits) if space_of(labels).exclusive else ()),
         *_jumps(steps, track.names, limits),
         *_freezes(steps, track.names, limits),
@@ -116,32 +115,32 @@ def audit(
 
 @dataclass(frozen=True, eq=False)
 class _Match:
-    """Where each cell is best found in an earlier frame, and whether the way back from there ends where it began."""
+    """The best match of each feature cell in an earlier frame, and whether it is forward-backward consistent."""
 
     there: Int[Tensor, " cells"]
-    sure: Bool[Tensor, " cells"]
+    consistent: Bool[Tensor, " cells"]
 
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """From one labelled frame to the next, of every object: what the video makes of the labels, and what they are."""
+    """From one labelled frame to the next: the labels of every object there, and propagated to there."""
 
     index_before: int
     index: int
-    number: int  # what people call the frame
-    was: PerObject  # area in cells, on the frame before
-    now: PerObject
-    surely: PerObject  # of the frame before, what is surely seen again
-    staying: PerObject  # and still has its label
-    overlap: PerObject  # of labels carried here with the labels here
-    across: Float64[np.ndarray, "objects others"]  # the same between objects
-    still: Bool[np.ndarray, " objects"]  # whether the labels are exactly where they were
-    way: Float64[np.ndarray, "objects 2"]  # how far what is under the labels moved, in cells
+    number: int  # of the frame, for people
+    area_before: PerObject  # in cells
+    area: PerObject
+    matched: PerObject  # area of the frame before with consistent matches
+    matched_same: PerObject  # and the same label at the match
+    overlap: PerObject  # of propagated labels with the labels here
+    cross_overlap: Float64[np.ndarray, "objects others"]  # the same between objects
+    unchanged: Bool[np.ndarray, " objects"]  # whether the labels are exactly where they were
+    motion: Float64[np.ndarray, "objects 2"]  # of the image under the labels, in cells
 
 
 @dataclass(eq=False)
 class _Track:
-    """What was measured on the way through the labels. Maps of cells are kept only of the frames still needed."""
+    """What was measured along the labels. Coverage maps are kept only of the frames still needed."""
 
     names: tuple[str, ...]
     limits: AuditConfig
@@ -149,30 +148,36 @@ class _Track:
     columns: int = 0  # of the grid
     frames: list[int] = field(default_factory=list)
     steps: list[_Step] = field(default_factory=list)
-    fits: list[list[float]] = field(default_factory=list)  # frame by frame, of every shift
-    slips: list[list["_Slip"]] = field(init=False)  # object by object
+    fits: list[list[float]] = field(default_factory=list)  # by frame, for every shift
+    slips: list[list["_Slip"]] = field(init=False)  # by object
     covered: deque[Covered] = field(init=False)  # of the last frames, as many as a shift to either side needs
-    further: deque[_Match] = field(init=False)  # of the last frames, in the frame `reach` labels back
+    matches: deque[_Match] = field(init=False)  # of the last frames with the frame `span_frames` labels earlier
 
     def __post_init__(self) -> None:
         self.slips = [[] for _ in self.names]
-        self.covered = deque(maxlen=self.limits.reach + 2 * self.limits.most_shift + 2)
-        self.further = deque(maxlen=self.limits.most_shift + 1)
+        self.covered = deque(maxlen=self.limits.span_frames + 2 * self.limits.max_shift_frames + 2)
+        self.matches = deque(maxlen=self.limits.max_shift_frames + 1)
 
     @property
     def consecutive(self) -> bool:
         return self.frames[-1] - self.frames[0] == len(self.frames) - 1
 
-    def add_further(self, match: _Match) -> None:
-        """Take the matches of the last frame with the one `reach` labels back, and measure what they allow now."""
-        self.further.append(match)
-        if (len(self.frames) - 1) % self.limits.reach == 0:
+    def add_match(self, match: _Match) -> None:
+        """Add the match of the last frame with the one `span_frames` labels earlier, and measure what it allows."""
+        self.matches.append(match)
+        if (len(self.frames) - 1) % self.limits.span_frames == 0:
             for object_, slips in enumerate(self.slips):
                 slips.extend(_slip(self, match, object_))
-        first = 2 * self.limits.most_shift + self.limits.reach  # with labels for every shift to either side
+        most = self.limits.max_shift_frames
+        first = 2 * most + self.limits.span_frames  # with labels for every shift to either side
         if self.consecutive and len(self.frames) > first:
-            most = self.limits.most_shift
             self.fits.append([_fit(self, shift) for shift in range(-most, most + 1)])
+
+
+@dataclass(frozen=True, eq=False)
+class _Encoded:
+    features: FeatureMap
+    packing: Packing
 
 
 def _follow(
@@ -184,66 +189,60 @@ def _follow(
     progress: Progress | None,
 ) -> _Track:
     space = space_of(labels)
-    state = Propagation(encoder, config, space)
-    is_point = is_of_points(space)
+    frame_encoder = FrameEncoder(encoder, config)
+    is_point = is_point_space(space)
     track = _Track(space.objects, limits, video.numbers)
-    recent: deque[_Seen] = deque(maxlen=limits.reach)
+    recent: deque[_Encoded] = deque(maxlen=limits.span_frames)
     frames = (frame for frame in video.frames(min(labels), max(labels) + 1) if frame.index in labels)
-    for encoded in encode_ahead(frames, state.encode, workers=workers_for(encoder)):
-        features = encoded.features
-        grid = features.grid.rescaled(*encoded.frame.image.shape[:2])
-        extent = space.extent(space.to_soft(labels[encoded.frame.index], grid))
-        window = config.window(features.grid, labelled=False)
-        seen = _Seen(features, packed_like(features.cells, (other.packing for other in recent)))
+    for frame in prefetch_features(frames, frame_encoder.encode, workers=encoding_workers(encoder)):
+        features = frame.features
+        grid = features.grid.rescaled(*frame.frame.image.shape[:2])
+        extent = space.extent(space.encode(labels[frame.frame.index], grid))
+        window = config.window(features.grid, annotated=False)
+        encoded = _Encoded(features, packed_like(features.cells, (other.packing for other in recent)))
         track.columns = extent.shape[1]
-        track.frames.append(encoded.frame.index)
-        track.covered.append((_widened(extent) if is_point else extent).flatten(0, 1).half())
-        if len(recent) == limits.reach:
-            track.add_further(_match(seen, recent[0], window))
+        track.frames.append(frame.frame.index)
+        track.covered.append((_dilated(extent) if is_point else extent).flatten(0, 1).half())
+        if len(recent) == limits.span_frames:
+            track.add_match(_match(encoded, recent[0], window))
         if recent:
-            track.steps.append(_step(track, _match(seen, recent[-1], window)))
-        recent.append(seen)
+            track.steps.append(_step(track, _match(encoded, recent[-1], window)))
+        recent.append(encoded)
         if progress is not None:
             progress(len(track.frames), len(labels))
     return track
 
 
-@dataclass(frozen=True, eq=False)
-class _Seen:
-    features: FeatureMap
-    packing: Packing
-
-
 @torch.inference_mode()
-def _match(now: _Seen, other: _Seen, window: Window | None) -> _Match:
-    cycle = go_and_return(
-        now.features.cells, other.features.cells, window, packing=now.packing, other_packing=other.packing
+def _match(now: _Encoded, earlier: _Encoded, window: Window | None) -> _Match:
+    cycle = forward_backward(
+        now.features.cells, earlier.features.cells, window, packing=now.packing, other_packing=earlier.packing
     )
-    return _Match(cycle.there.int().cpu(), (cycle.gap <= HOME_CELLS).cpu())
+    return _Match(cycle.forward.int().cpu(), (cycle.error_cells <= CYCLE_TOLERANCE_CELLS).cpu())
 
 
-def _widened(extent: Extent) -> Extent:
-    """Points as large as what is around them: two cells more on every side."""
+def _dilated(extent: Extent) -> Extent:
+    """Dilate keypoints by two cells on every side, so that they cover some of the image around them."""
     return torch.nn.functional.max_pool2d(extent.permute(2, 0, 1), 5, stride=1, padding=2).permute(1, 2, 0)
 
 
 def _step(track: _Track, match: _Match) -> _Step:
-    """The last step of a track."""
-    was, now = (track.covered[at].float() for at in (-2, -1))
-    carried = was[match.there.long()]
-    surely = carried * match.sure[:, None]
+    """Measure the last step of a track."""
+    before, now = (track.covered[at].float() for at in (-2, -1))
+    propagated = before[match.there.long()]
+    matched = propagated * match.consistent[:, None]
     return _Step(
         index_before=track.frames[-2],
         index=track.frames[-1],
         number=track.numbers[track.frames[-1]],
-        was=_area(was),
-        now=_area(now),
-        surely=_area(surely),
-        staying=_area(torch.minimum(surely, now)),
-        overlap=overlap(carried, now).double().numpy(),
-        across=_cross_overlaps(carried, now),
-        still=(was == now).all(dim=0).numpy(),
-        way=_moved(now, match, track.columns),
+        area_before=_area(before),
+        area=_area(now),
+        matched=_area(matched),
+        matched_same=_area(torch.minimum(matched, now)),
+        overlap=overlap(propagated, now).double().numpy(),
+        cross_overlap=_cross_overlap(propagated, now),
+        unchanged=(before == now).all(dim=0).numpy(),
+        motion=_motion(now, match, track.columns),
     )
 
 
@@ -252,182 +251,184 @@ def _area(covered: Covered) -> PerObject:
     return area
 
 
-def _moved(now: Covered, match: _Match, columns: int) -> Float64[np.ndarray, "objects 2"]:
-    """The mean way of the cells under each object that are surely found again; nothing where there are too few."""
-    cells = torch.arange(len(now))
-    ways = _places(cells, columns) - _places(match.there.long(), columns)
-    weight = ((now > 0.5) & match.sure[:, None]).double()
+def _motion(now: Covered, match: _Match, columns: int) -> Float64[np.ndarray, "objects 2"]:
+    """Return the mean motion of the consistently matched cells under each object; 0 where there are too few."""
+    motion = _positions(torch.arange(len(now)), columns) - _positions(match.there.long(), columns)
+    weight = ((now > 0.5) & match.consistent[:, None]).double()
     count = weight.sum(dim=0)[:, None]
-    mean: np.ndarray = torch.where(count >= _FEWEST_CELLS, weight.T @ ways / count.clamp_min(1), 0.0).numpy()
+    mean: np.ndarray = torch.where(count >= _MIN_CELLS, weight.T @ motion / count.clamp_min(1), 0.0).numpy()
     return mean
 
 
-def _cross_overlaps(one: Covered, other: Covered) -> Float64[np.ndarray, "objects others"]:
-    """Of every object with every other."""
+def _cross_overlap(one: Covered, other: Covered) -> Float64[np.ndarray, "objects others"]:
+    """Return the intersection over union of every object with every other."""
     both = one.T @ other
     either = one.sum(dim=0)[:, None] + other.sum(dim=0)[None] - both
     overlaps: np.ndarray = (both / either.clamp_min(1e-6)).double().numpy()
     return overlaps
 
 
-# Faults
+# Findings
 
 
 def _shifts(track: _Track, limits: AuditConfig) -> list[Finding]:
-    """Whether the whole track fits the video better some frames earlier or later."""
-    shifts = range(-limits.most_shift, limits.most_shift + 1)
+    """Find a track that fits the video better some frames earlier or later."""
     if not track.consecutive or len(track.fits) < 8:
         return []
     fits = np.array(track.fits)
-    fits = fits[np.isfinite(fits).all(axis=1)]  # where there is something to see whatever the shift
+    fits = fits[np.isfinite(fits).all(axis=1)]  # frames that show an object at every shift
     if len(fits) < 8:
         return []
     best = int(fits.mean(axis=0).argmax())
-    gain = fits[:, best] - fits[:, limits.most_shift]
-    telling = np.abs(gain) > _TELLING
-    agreed = float((gain[telling] > 0).mean()) if telling.any() else 0.0
-    strength = min(gain.mean() / limits.shift_gain, agreed / limits.shift_sureness)
-    if shifts[best] == 0 or strength < 1:
+    gain = fits[:, best] - fits[:, limits.max_shift_frames]
+    distinct = np.abs(gain) > _MIN_DIFFERENCE
+    agreement = float((gain[distinct] > 0).mean()) if distinct.any() else 0.0
+    strength = min(gain.mean() / limits.shift_gain, agreement / limits.shift_agreement)
+    by = best - limits.max_shift_frames
+    if by == 0 or strength < 1:
         return []
-    by = shifts[best]
-    count_of = f"{abs(by)} frame{'s' if abs(by) > 1 else ''}"
+    count = f"{abs(by)} frame{'s' if abs(by) > 1 else ''}"
     file = track.numbers[track.frames[0]]
-    words = f"the labels are {count_of} {'early' if by > 0 else 'late'}: file {file} shows frame {file + by}"
-    return [Finding("shift", track.frames[0], track.frames[-1], "", round(float(strength), 2), words)]
+    message = f"the labels are {count} {'before_annotation' if by > 0 else 'late'}: file {file} shows frame {file + by}"
+    return [Finding("shift", track.frames[0], track.frames[-1], "", round(float(strength), 2), message)]
 
 
 def _fit(track: _Track, shift: int) -> float:
-    """How well labels `shift` frames off are propagated over `reach` frames by what the video shows.
+    """Return the overlap of labels `shift` frames off with themselves propagated over `span_frames` frames.
 
-    Of the frame `most_shift` before the last, whose labels are there for every shift.
+    It is measured at the frame `max_shift_frames` before the last, where labels exist for every shift.
     """
-    match, back = track.further[0], track.limits.most_shift + shift
-    carried = track.covered[-1 - back - track.limits.reach][match.there.long()].float()
+    match, back = track.matches[0], track.limits.max_shift_frames + shift
+    propagated = track.covered[-1 - back - track.limits.span_frames][match.there.long()].float()
     there = track.covered[-1 - back].float()
-    either = torch.maximum(carried, there).sum()
-    # Of all objects together, so that what is hidden does not count as fitting.
-    return float(torch.minimum(carried, there).sum() / either) if either > 0 else float("nan")
+    either = torch.maximum(propagated, there).sum()
+    # Over all objects together, so that hidden objects do not count as fitting.
+    return float(torch.minimum(propagated, there).sum() / either) if either > 0 else float("nan")
 
 
 def _swaps(steps: Sequence[_Step], names: Sequence[str], limits: AuditConfig) -> list[Finding]:
-    found = []
+    """Find two objects that exchange their labels from one frame to the next."""
+    findings = []
     for step in steps:
         for i in range(len(names)):
             for j in range(i + 1, len(names)):
-                gain = _swapped(step, i, j)
+                gain = _swap_gain(step, i, j)
                 if gain >= limits.swap:
                     pair = f"{names[i]} and {names[j]}"
-                    words = f"objects {pair} change places at frame {step.number}"
+                    message = f"objects {pair} swap identities at frame {step.number}"
                     strength = round(float(gain / limits.swap), 2)
-                    found.append(Finding("swap", step.index, step.index, pair, strength, words))
-    return found
+                    findings.append(Finding("swap", step.index, step.index, pair, strength, message))
+    return findings
 
 
-def _swapped(step: _Step, i: int, j: int) -> float:
-    """How much better both objects fit the other's labels than their own."""
-    across = step.across
-    return float(min(across[i, j] - across[i, i], across[j, i] - across[j, j]))
+def _swap_gain(step: _Step, i: int, j: int) -> float:
+    """Return how much better both objects fit the other's labels than their own."""
+    cross = step.cross_overlap
+    return float(min(cross[i, j] - cross[i, i], cross[j, i] - cross[j, j]))
 
 
 def _drops(steps: Sequence[_Step], names: Sequence[str], limits: AuditConfig) -> list[Finding]:
-    """Objects that end from one frame to the next; one that leaves or is hidden shrinks first."""
-    found = []
-    usual = _usual_areas(steps)
+    """Find objects that end from one frame to the next; an object that leaves or is hidden shrinks first."""
+    findings = []
+    usual = _median_areas(steps)
     for step in steps:
         for i, name in enumerate(names):
-            still = float(step.surely[i] / max(step.was[i], 1e-6))
-            if step.now[i] == 0 and step.was[i] >= max(usual[i] / 2, 1) and still >= limits.dropped:
-                words = f"object {name} ends at frame {step.number}, though the video still shows it"
-                found.append(Finding("dropped", step.index, step.index, name, round(still / limits.dropped, 2), words))
-    return found
+            share = float(step.matched[i] / max(step.area_before[i], 1e-6))
+            if step.area[i] == 0 and step.area_before[i] >= max(usual[i] / 2, 1) and share >= limits.dropped:
+                message = f"object {name} ends at frame {step.number}, though the video still shows it"
+                strength = round(share / limits.dropped, 2)
+                findings.append(Finding("dropped", step.index, step.index, name, strength, message))
+    return findings
 
 
-def _usual_areas(steps: Sequence[_Step]) -> Float64[np.ndarray, " objects"]:
-    """The median over the frames on which an object is: a sliver of it tells little."""
-    areas = np.array([step.was for step in steps])
+def _median_areas(steps: Sequence[_Step]) -> Float64[np.ndarray, " objects"]:
+    """Return the median area of each object over the frames that show it: a sliver of an object says little."""
+    areas = np.array([step.area_before for step in steps])
     return np.array([np.median(of[of > 0]) if (of > 0).any() else 0.0 for of in areas.T])
 
 
 def _jumps(steps: Sequence[_Step], names: Sequence[str], limits: AuditConfig) -> list[Finding]:
-    """Labels that are suddenly elsewhere than what they were on. A thing that is half hidden is where it should be."""
-    found = []
-    usual = _usual_areas(steps)
+    """Find labels that suddenly leave what they were on; an object that is half hidden has not jumped."""
+    findings = []
+    usual = _median_areas(steps)
     for step in steps:
         for i, name in enumerate(names):
-            if min(step.was[i], step.now[i]) < max(usual[i] / 2, 1) or step.surely[i] < _ENOUGH * step.was[i]:
+            small = min(step.area_before[i], step.area[i]) < max(usual[i] / 2, 1)
+            if small or step.matched[i] < _MIN_MATCHED * step.area_before[i]:
                 continue
-            if any(_swapped(step, i, j) >= limits.swap for j in range(len(names)) if j != i):
+            if any(_swap_gain(step, i, j) >= limits.swap for j in range(len(names)) if j != i):
                 continue
-            share = float(step.staying[i] / step.surely[i])
+            share = float(step.matched_same[i] / step.matched[i])
             if share < limits.jump:
-                words = f"object {name} jumps at frame {step.number}: {share:.0%} of it is where it should be"
+                message = f"object {name} jumps at frame {step.number}: {share:.0%} of it is where it should be"
                 strength = round((1 - share) / (1 - limits.jump), 2)
-                found.append(Finding("jump", step.index, step.index, name, strength, words))
-    return found
+                findings.append(Finding("jump", step.index, step.index, name, strength, message))
+    return findings
 
 
 def _freezes(steps: Sequence[_Step], names: Sequence[str], limits: AuditConfig) -> list[Finding]:
-    """Labels that stay exactly where they are while the video moves what is under them."""
-    found = []
+    """Find labels that stay exactly the same while the image under them moves."""
+    findings = []
     for i, name in enumerate(names):
         run: list[_Step] = []
         for step in [*steps, None]:
-            if step is not None and step.still[i] and step.now[i] > 0:
+            if step is not None and step.unchanged[i] and step.area[i] > 0:
                 run.append(step)
                 continue
             if len(run) >= limits.frozen_frames:
-                # Ways add up as vectors, so that what features cannot tell cancels out.
-                far = float(np.linalg.norm(sum(one.way[i] for one in run)) / run[0].now[i] ** 0.5)
-                if far >= limits.frozen:
-                    first, last = run[0].index, run[-1].index
-                    where = f"frames {run[0].number} to {run[-1].number}"
-                    words = f"object {name} stands still on {where} while the video moves"
-                    found.append(Finding("frozen", first, last, name, round(min(far / limits.frozen, 10.0), 2), words))
+                # Motions add up as vectors, so that noise of the features cancels out.
+                moved = float(np.linalg.norm(sum(one.motion[i] for one in run)) / run[0].area[i] ** 0.5)
+                if moved >= limits.frozen:
+                    frames = f"frames {run[0].number} to {run[-1].number}"
+                    message = f"object {name} is frozen on {frames} while the video moves"
+                    strength = round(min(moved / limits.frozen, 10.0), 2)
+                    findings.append(Finding("frozen", run[0].index, run[-1].index, name, strength, message))
             run = []
-    return found
+    return findings
 
 
 def _drifts(track: _Track, limits: AuditConfig) -> list[Finding]:
-    """Labels that creep off what they are on, always the same way: too little to see from a frame to the next."""
-    found = []
+    """Find labels that slowly move off an object in one direction, too little to see from frame to frame."""
+    findings = []
     for name, slips in zip(track.names, track.slips, strict=True):
         if len(slips) < 3:
             continue
-        way = np.array([slip.way for slip in slips])
-        crept, trodden = np.linalg.norm(way.sum(axis=0)), np.linalg.norm(way, axis=1).sum()
-        strength = float(crept / limits.drift)
-        if strength >= 1 and crept >= _ONE_WAY * trodden:
-            first, last = track.frames[slips[0].place - limits.reach], track.frames[slips[-1].place]
-            where = f"between frames {track.numbers[first]} and {track.numbers[last]}"
-            words = f"object {name} creeps off by {crept:.0%} of its size {where}"
-            found.append(Finding("drift", first, last, name, round(strength, 2), words))
-    return found
+        offsets = np.array([slip.offset for slip in slips])
+        drifted, total = np.linalg.norm(offsets.sum(axis=0)), np.linalg.norm(offsets, axis=1).sum()
+        strength = float(drifted / limits.drift)
+        if strength >= 1 and drifted >= _ONE_DIRECTION * total:
+            first, last = track.frames[slips[0].at - limits.span_frames], track.frames[slips[-1].at]
+            frames = f"between frames {track.numbers[first]} and {track.numbers[last]}"
+            message = f"object {name} drifts by {drifted:.0%} of its size {frames}"
+            findings.append(Finding("drift", first, last, name, round(strength, 2), message))
+    return findings
 
 
 @dataclass(frozen=True, eq=False)
 class _Slip:
-    """How much further labels moved than what they are on, in sizes of the object."""
+    """How much further labels moved than the image under them, in sizes of the object."""
 
-    place: int
-    way: Float64[np.ndarray, "2"]
+    at: int  # position among the labelled frames
+    offset: Float64[np.ndarray, "2"]
 
 
 def _slip(track: _Track, match: _Match, object_: int) -> Iterator[_Slip]:
-    """From the frame `reach` labels back to the last one; nothing where too little is seen twice."""
-    was, now = (track.covered[at].float() for at in (-1 - track.limits.reach, -1))
-    before, after = float(was[:, object_].sum()), float(now[:, object_].sum())
-    if min(before, after) < _FEWEST_CELLS or not 0.8 <= after / before <= 1.25:  # what is hidden moves the centre too
+    """Measure the slip over the last `span_frames` labels; nothing where too little of the object is on both frames."""
+    before, now = (track.covered[at].float() for at in (-1 - track.limits.span_frames, -1))
+    area_before, area = float(before[:, object_].sum()), float(now[:, object_].sum())
+    # An object that is partly hidden moves its centre too.
+    if min(area_before, area) < _MIN_CELLS or not 0.8 <= area / area_before <= 1.25:
         return
-    moved = _moved(now, match, track.columns)[object_]
-    labels_moved = _centre(now[:, object_], track.columns) - _centre(was[:, object_], track.columns)
-    yield _Slip(len(track.frames) - 1, (labels_moved - moved) / after**0.5)
+    motion = _motion(now, match, track.columns)[object_]
+    labels_motion = _centre(now[:, object_], track.columns) - _centre(before[:, object_], track.columns)
+    yield _Slip(len(track.frames) - 1, (labels_motion - motion) / area**0.5)
 
 
-def _places(cells: Int[Tensor, " chosen"], columns: int) -> Float[Tensor, "chosen 2"]:
+def _positions(cells: Int[Tensor, " chosen"], columns: int) -> Float[Tensor, "chosen 2"]:
     return torch.stack([cells % columns, cells // columns], dim=1).double()
 
 
 def _centre(covered: Float[Tensor, " cells"], columns: int) -> Float64[np.ndarray, "2"]:
     weight = covered.double()
-    places = _places(torch.arange(len(weight)), columns)
-    return np.asarray((weight @ places / weight.sum()).numpy())
+    positions = _positions(torch.arange(len(weight)), columns)
+    return np.asarray((weight @ positions / weight.sum()).numpy())

@@ -1,62 +1,61 @@
-"""What corrected frames tell of confidence: whether labels that claimed 0.8 were worth 0.8 on this video.
+"""Calibration of confidence on corrected frames: did labels with confidence 0.8 have an accuracy of 0.8 on this video?
 
-A frame that was drawn anew has the labels that were there before, how sure they were, and now the truth. Through such
-pairs goes the nearest curve that never falls (isotonic regression): the order of frames stays, the numbers become those
-of the footage at hand.
+A corrected frame has the labels that were there before, their confidence, and now the ground truth. Isotonic regression
+through such pairs keeps the order of frames and adapts the numbers to the footage at hand.
 """
 
 import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from timecycle.confidence.fusion import UNSEEN, least_confident, state_of
 from timecycle.errors import LabelError, OutputError
 from timecycle.labels import KINDS, Keypoints, Labels, Masks, Parts
-from timecycle.labels.annotated import Objects
-from timecycle.outputs import label_path
-from timecycle.propagation.confidence import UNSEEN, least_sure, state_of
-from timecycle.review.corrections import Correction, history
-from timecycle.review.judged import Judged, read_run
+from timecycle.labels.space import Objects
+from timecycle.runs.folder import OutputFolder
+from timecycle.runs.history import HistoryEntry, read_history
+from timecycle.runs.tables import RunTables
 
-_BELIEF = 3.0  # how many corrected objects the numbers as they come are worth
-_KNOTS = np.linspace(0, 1, 11)
-_NEAR = 1 / 40  # of the shorter side: a point that was moved less was right; 12 pixels of 480, a cell and a half
+_PRIOR_WEIGHT = 3.0  # of uncalibrated confidence, in corrected objects
+_PRIOR = np.linspace(0, 1, 11)
+_TOLERANCE = 1 / 40  # of the shorter side, 12 pixels of 480: a keypoint that was moved less was right
 
 
 @dataclass(frozen=True)
-class Known:
-    """An object on a corrected frame: how sure its labels were, and how right they turned out to be, 0 to 1."""
+class CorrectedObject:
+    """An object on a corrected frame: the confidence of its old labels, and their accuracy, from 0 to 1."""
 
     confidence: float
-    right: float
+    accuracy: float
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """A curve from confidence as it comes to confidence as it should be."""
+    """A curve from confidence as estimated to calibrated confidence."""
 
-    given: Float[np.ndarray, " knots"]
-    meant: Float[np.ndarray, " knots"]
-    corrected: int  # objects it was learned from
+    estimated: Float[np.ndarray, " points"]
+    calibrated: Float[np.ndarray, " points"]
 
     def __call__(self, confidence: float) -> float:
-        return float(np.interp(confidence, self.given, self.meant))
+        return float(np.interp(confidence, self.estimated, self.calibrated))
 
 
-def calibrate(known: Sequence[Known]) -> Calibration:
-    """The curve that fits what is known; where nothing is, confidence stays as it comes."""
-    given = np.concatenate([_KNOTS, [one.confidence for one in known]])
-    right = np.concatenate([_KNOTS, [one.right for one in known]])
-    weight = np.concatenate([np.full(len(_KNOTS), _BELIEF / len(_KNOTS)), np.ones(len(known))])
-    order = np.argsort(given, kind="stable")
-    return Calibration(given[order], rising(right[order], weight[order]), len(known))
+def calibrate(corrected: Sequence[CorrectedObject]) -> Calibration:
+    """Fit the curve to corrected objects; far from all of them confidence stays nearly as it is."""
+    estimated = np.concatenate([_PRIOR, [one.confidence for one in corrected]])
+    accuracy = np.concatenate([_PRIOR, [one.accuracy for one in corrected]])
+    weight = np.concatenate([np.full(len(_PRIOR), _PRIOR_WEIGHT / len(_PRIOR)), np.ones(len(corrected))])
+    order = np.argsort(estimated, kind="stable")
+    return Calibration(estimated[order], isotonic(accuracy[order], weight[order]))
 
 
-def rising(values: Float[np.ndarray, " points"], weight: Float[np.ndarray, " points"]) -> Float[np.ndarray, " points"]:
-    """The nearest sequence that never falls, by weighted squares: neighbours that fall are pooled into their mean."""
+def isotonic(
+    values: Float[np.ndarray, " points"], weight: Float[np.ndarray, " points"]
+) -> Float[np.ndarray, " points"]:
+    """Return the nearest non-decreasing sequence by weighted least squares (pool adjacent violators)."""
     pools: list[tuple[float, float, int]] = []  # mean, weight, points
     for value, share in zip(values.tolist(), weight.tolist(), strict=True):
         pools.append((value, share, 1))
@@ -67,88 +66,91 @@ def rising(values: Float[np.ndarray, " points"], weight: Float[np.ndarray, " poi
     return np.concatenate([np.full(points, mean) for mean, _, points in pools])
 
 
-def corrected(folder: Path) -> list[Known]:
-    """What the corrections of a run tell; drawings that were drawn anew tell nothing, they were certain."""
-    record = read_run(folder)
+def corrected_objects(run: OutputFolder) -> list[CorrectedObject]:
+    """Compare the labels before and after every correction of a run; frames that had been annotated are left out."""
+    record = run.finished_record()
     kind = KINDS[record["labels"]["kind"]]
-    near_px = _NEAR * min(record["video"]["width_px"], record["video"]["height_px"])
+    tolerance_px = _TOLERANCE * min(record["video"]["width_px"], record["video"]["height_px"])
     return [
-        known
-        for entry in history(folder)
+        one
+        for entry in read_history(run)
         for index, objects in entry.objects.items()
-        for known in _known(folder, entry, index, objects, kind, near_px)
+        for one in _compared(run, entry, index, objects, kind, tolerance_px)
     ]
 
 
-def calibrated(judged: Judged, calibration: Calibration) -> Judged:
-    """A run whose confidence is read by the curve; drawn frames stay certain."""
-    drawn = set(judged.drawings)
+def with_calibration(tables: RunTables, calibration: Calibration) -> RunTables:
+    """Return the tables with calibrated confidence; annotated frames keep confidence 1."""
+    annotated = set(tables.annotated_frames)
     objects = {
         index: of_frame
-        if index in drawn
+        if index in annotated
         else {
             name: replace(one, confidence=value, state=one.state if one.state in UNSEEN else state_of(value))
             for name, one in of_frame.items()
             for value in (round(calibration(one.confidence), 4),)
         }
-        for index, of_frame in judged.objects.items()
+        for index, of_frame in tables.objects.items()
     }
     frames = []
-    for frame in judged.frames:
+    for frame in tables.frames:
         of_frame = objects.get(frame.index, {})
-        name = least_sure(of_frame)
+        name = least_confident(of_frame)
         least = of_frame[name] if name is not None else None
         frames.append(replace(frame, confidence=least.confidence, state=least.state) if least is not None else frame)
-    return replace(judged, frames=frames, objects=objects)
+    return replace(tables, frames=frames, objects=objects)
 
 
-def _known(
-    folder: Path, entry: Correction, index: int, objects: Objects, kind: type[Labels], near_px: float
-) -> Iterator[Known]:
-    """What a corrected frame tells of the objects that were annotated on it; of others nobody said anything."""
+def _compared(
+    run: OutputFolder, entry: HistoryEntry, index: int, objects: Objects, kind: type[Labels], tolerance_px: float
+) -> Iterator[CorrectedObject]:
+    """Compare the labels of the objects that a correction annotated on a frame with those before it."""
+    before = entry.folder
     try:
-        with (entry.folder / "frames.csv").open(encoding="utf-8", newline="") as file:
+        with before.frames_csv.open(encoding="utf-8", newline="") as file:
             (row,) = (row for row in csv.DictReader(file) if int(row["index"]) == index)
-            drawn, number = row["source"] == "given", int(row["frame_number"])
-        with (entry.folder / "objects.csv").open(encoding="utf-8", newline="") as file:
-            told = {
-                row["object"]: float(row["confidence"]) for row in csv.DictReader(file) if int(row["index"]) == index
-            }
+            annotated, number = row["source"] == "annotated", int(row["frame_number"])
+        with before.objects_csv.open(encoding="utf-8", newline="") as file:
+            rows = [row for row in csv.DictReader(file) if int(row["index"]) == index]
+            confidences = {row["object"]: float(row["confidence"]) for row in rows}
     except (OSError, ValueError, KeyError) as error:
         raise OutputError(
-            f"the history in {entry.folder} cannot be read: {error}",
-            remedy=f"remove {entry.folder.parent}: corrections stay, but can no longer be undone",
+            f"the history in {before.path} cannot be read: {error}",
+            remedy=f"remove {before.path.parent}: the corrections stay, but can no longer be undone",
         ) from error
-    if drawn:
+    if annotated:
         return
-    was, now = (kind.read(label_path(place / "labels", number, kind)) for place in (entry.folder, folder))
-    for name, confidence in told.items():
+    old, new = (folder.read_labels(number, kind) for folder in (before, run))
+    for name, confidence in confidences.items():
         if objects is not None and name not in objects:
             continue
-        right = right_of(was, now, name, near_px)
-        if right is not None:
-            yield Known(confidence, right)
+        accuracy = label_accuracy(old, new, name, tolerance_px)
+        if accuracy is not None:
+            yield CorrectedObject(confidence, accuracy)
 
 
-def right_of(was: Labels, now: Labels, name: str, near_px: float) -> float | None:
-    """How right an object's labels were: the overlap of its outline, of a point whether it stayed. None: not there."""
-    if isinstance(was, Keypoints) and isinstance(now, Keypoints):
-        if name not in was.names or name not in now.names:
+def label_accuracy(old: Labels, new: Labels, name: str, tolerance_px: float) -> float | None:
+    """Return the accuracy of an object's old labels by its new ones; None where neither shows the object.
+
+    It is the intersection over union of a mask. A keypoint is right or wrong.
+    """
+    if isinstance(old, Keypoints) and isinstance(new, Keypoints):
+        if name not in old.names or name not in new.names:
             return None
-        a, b = was.names.index(name), now.names.index(name)
-        if not now.visible[b]:
-            return 0.0 if was.visible[a] else None
-        off_px = float(np.hypot(*(was.xy[a] - now.xy[b])))  # NaN where it had no place: not right either
-        return float(off_px <= near_px)
-    one, other = (_values(labels) == int(name) for labels in (was, now))
-    either = (one | other).sum()
-    return float((one & other).sum() / either) if either else None
+        a, b = old.names.index(name), new.names.index(name)
+        if not new.visible[b]:
+            return 0.0 if old.visible[a] else None
+        distance_px = float(np.hypot(*(old.xy[a] - new.xy[b])))  # NaN where it had no position, which is not right
+        return float(distance_px <= tolerance_px)
+    one, other = (_object_values(labels) == int(name) for labels in (old, new))
+    union = (one | other).sum()
+    return float((one & other).sum() / union) if union else None
 
 
-def _values(labels: Labels) -> Int[np.ndarray, "height width"]:
-    """What names the object of every pixel."""
+def _object_values(labels: Labels) -> Int[np.ndarray, "height width"]:
+    """Return the value that identifies the object of every pixel."""
     if isinstance(labels, Parts):
         return labels.pairs
     if isinstance(labels, Masks):
         return labels.ids.astype(np.int64)
-    raise LabelError(f"{labels.kind} cannot be corrected", remedy="carry them again from a better frame")
+    raise LabelError(f"{labels.kind} cannot be corrected", remedy="propagate again from a better frame")

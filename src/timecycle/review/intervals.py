@@ -1,26 +1,26 @@
-"""What corrections control: from the annotated frames before them to those after, object by object.
+"""Correction intervals: the frames that corrections control, between the annotated frames around them.
 
-A correction is about the objects on it. What it controls ends at the nearest frames on which all of these are
-annotated; frames between that annotate other objects constrain those, as before. At both ends labels stay as they are.
-An object that was only propagated to an end starts from there as if it were annotated, so it is no surer than there.
+A correction concerns the objects on it. Its interval ends at the nearest frames on which all of these objects are
+annotated. Frames inside that annotate other objects keep constraining those. The labels at both ends do not change. An
+object that was only propagated to an end starts from there as if it were annotated, so its confidence in the interval
+is limited by its confidence at that end.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from timecycle.confidence.fusion import UNSEEN, Confidence, ConfidenceConfig, state_of
 from timecycle.labels import Labels
-from timecycle.labels.annotated import Objects, annotated_objects, only
-from timecycle.labels.fitting import complete
+from timecycle.labels.space import Objects
 from timecycle.model.encoder import Encoder
-from timecycle.propagation.confidence import UNSEEN, Confidence, TrustConfig, state_of
-from timecycle.propagation.passes import PassMaps
-from timecycle.propagation.propagate import LabelledFrame, count_steps, propagate, space_of, with_confidence
+from timecycle.propagation.pass_cache import PassCache
 from timecycle.propagation.settings import PropagateConfig
+from timecycle.propagation.video import LabelledFrame, count_steps, propagate, space_of, with_confidence
 from timecycle.propagation.workfolder import WorkFolder
-from timecycle.review.queue import neighbours_of
-from timecycle.video import Video, VideoPart
+from timecycle.review.queue import annotated_neighbours
+from timecycle.video import Video, VideoSlice
 
-Sure = Callable[[int], Mapping[str, float]]  # how sure each object is on a frame
+ConfidenceOnFrame = Callable[[int], Mapping[str, float]]  # of each object that was propagated to an annotated frame
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,72 +30,72 @@ class Interval:
     corrected: Sequence[int]
     first: int
     last: int
-    video: VideoPart
+    video: VideoSlice
     start: int  # of the part
-    annotations: Mapping[int, Labels]  # counted from the start of the part
+    annotations: Mapping[int, Labels]  # indices count from the start of the part
     steps: int  # over both passes
-    inherited: Mapping[int, Mapping[str, float]] = field(default_factory=dict)  # at the ends: what is not annotated
+    end_confidence: Mapping[int, Mapping[str, float]] = field(default_factory=dict)  # of objects not annotated there
 
 
 def intervals_of(
     video: Video,
     corrections: Mapping[int, Labels],
-    known: Callable[[int], Labels],
+    current_labels: Callable[[int], Labels],
     annotated: Mapping[int, Objects],
     config: PropagateConfig,
     *,
-    sure: Sure = lambda _: {},
+    confidence: ConfidenceOnFrame = lambda _: {},
 ) -> list[Interval]:
-    """The intervals of some corrections; those that touch are one.
+    """Return the intervals of some corrections; those that overlap become one.
 
-    `known` gives the labels that a frame has now, `annotated` the objects that are annotated on a frame, `sure` how
-    sure those are that were propagated to it. Where labels are propagated forward only, a correction changes nothing
-    before it.
+    `current_labels` returns the labels that a frame has now, `annotated` gives the objects annotated on each annotated
+    frame, `confidence` that of objects that were propagated to one. If labels are propagated forward only, a correction
+    changes nothing before it.
     """
-    staying = {index: objects for index, objects in annotated.items() if index not in corrections}
+    others = {index: objects for index, objects in annotated.items() if index not in corrections}
     forward = config.direction == "forward"
 
     def interval(before: int, after: int, corrected: Sequence[int]) -> Interval:
         first, last = (corrected[0] if forward else max(before + 1, 0)), min(after - 1, len(video) - 1)
         start, stop = max(before, 0), min(after if forward else after + 1, len(video))
         ends = [end for end in (before, after) if start <= end < stop]
-        given = {index: corrections[index] for index in corrected}
-        given |= {end: complete(known(end)) for end in ends}
-        between = {index: objects for index, objects in staying.items() if before < index < after and index >= start}
-        given |= {index: only(known(index), objects) for index, objects in between.items()}
-        part = VideoPart(video, start, stop)
-        annotations = {index - start: labels for index, labels in sorted(given.items())}
-        inherited = {
-            end: {name: value for name, value in sure(end).items() if name not in objects}
+        annotations = {index: corrections[index] for index in corrected}
+        annotations |= {end: current_labels(end).as_exhaustive() for end in ends}
+        inside = {index: objects for index, objects in others.items() if before < index < after and index >= start}
+        annotations |= {index: current_labels(index).restricted_to(objects) for index, objects in inside.items()}
+        part = VideoSlice(video, start, stop)
+        shifted = {index - start: labels for index, labels in sorted(annotations.items())}
+        end_confidence = {
+            end: {name: value for name, value in confidence(end).items() if name not in objects}
             for end in ends
-            if (objects := staying[end]) is not None
+            if (objects := others[end]) is not None
         }
-        return Interval(
-            corrected, first, last, part, start, annotations, count_steps(part, annotations, config), inherited
-        )
+        steps = count_steps(part, shifted, config)
+        return Interval(corrected, first, last, part, start, shifted, steps, end_confidence)
 
-    return [interval(*spans) for spans in _spans(corrections, staying, len(video))]
+    return [interval(*bounds) for bounds in _bounds(corrections, others, len(video))]
 
 
-def _spans(
-    corrections: Mapping[int, Labels], staying: Mapping[int, Objects], frames: int
+def _bounds(
+    corrections: Mapping[int, Labels], others: Mapping[int, Objects], frames: int
 ) -> list[tuple[int, int, list[int]]]:
-    """The frames around corrections that end what they control, and the corrections between them."""
-    everything = frozenset(space_of(corrections).objects).union(*(objects for objects in staying.values() if objects))
+    """Return the annotated frames that end each interval, and the corrections between them."""
+    everything = frozenset(space_of(corrections).objects).union(*(objects for objects in others.values() if objects))
 
     def alone(index: int) -> tuple[int, int, list[int]]:
-        objects = everything if (told := annotated_objects(corrections[index])) is None else told
-        ends = {frame for frame, there in staying.items() if there is None or objects <= there}
-        return (*neighbours_of(index, ends, frames), [index])
+        annotated = corrections[index].annotated_objects()
+        objects = everything if annotated is None else annotated
+        ends = {frame for frame, there in others.items() if there is None or objects <= there}
+        return (*annotated_neighbours(index, ends, frames), [index])
 
-    spans: list[tuple[int, int, list[int]]] = []
+    bounds: list[tuple[int, int, list[int]]] = []
     for before, after, corrected in sorted(map(alone, corrections)):
-        if spans and before < spans[-1][1]:
-            first, last, earlier = spans.pop()
-            spans.append((first, max(after, last), sorted([*earlier, *corrected])))
+        if bounds and before < bounds[-1][1]:
+            first, last, earlier = bounds.pop()
+            bounds.append((first, max(after, last), sorted([*earlier, *corrected])))
         else:
-            spans.append((before, after, corrected))
-    return spans
+            bounds.append((before, after, corrected))
+    return bounds
 
 
 def propagate_interval(
@@ -103,60 +103,60 @@ def propagate_interval(
     *,
     encoder: Encoder,
     config: PropagateConfig,
-    trust: TrustConfig | None,
+    confidence: ConfidenceConfig | None,
     work: WorkFolder | None = None,
-    maps: PassMaps | None = None,
+    cache: PassCache | None = None,
     on_step: Callable[[], None] | None = None,
 ) -> Iterator[LabelledFrame]:
-    """The frames that corrections control, from the annotations among and around them."""
+    """Propagate the annotations in and around an interval; yields the frames that corrections control."""
     frames = propagate(
         interval.video,
         interval.annotations,
         encoder=encoder,
         config=config,
-        trust=trust,
+        confidence=confidence,
         work=work,
-        maps=maps,
+        cache=cache,
         on_step=on_step,
     )
     for frame in frames:
         if interval.first <= frame.index + interval.start <= interval.last:
-            placed = replace(frame, index=frame.index + interval.start)
-            yield _no_surer(placed, interval, forward=config.direction == "forward")
+            in_video = replace(frame, index=frame.index + interval.start)
+            yield _limited(in_video, interval, forward=config.direction == "forward")
 
 
-def _no_surer(frame: LabelledFrame, interval: Interval, *, forward: bool) -> LabelledFrame:
-    """The frame, on which what started from an end is no surer than it was there."""
-    if frame.confidence is None or frame.carried is None:
+def _limited(frame: LabelledFrame, interval: Interval, *, forward: bool) -> LabelledFrame:
+    """Multiply the confidence of objects by their confidence at the ends of the interval they were propagated from."""
+    if frame.confidence is None or frame.label_map is None:
         return frame
-    shares = {
-        name: _inherited(interval, name, frame.index, forward=forward)
+    factors = {
+        name: _start_confidence(interval, name, frame.index, forward=forward)
         for name, one in frame.confidence.objects.items()
         if not one.annotated
     }
-    if all(share == 1 for share in shares.values()):
+    if all(factor == 1 for factor in factors.values()):
         return frame
     space = space_of(interval.annotations)
-    extent = space.extent(frame.carried.soft)
-    lost = extent.new_tensor([1 - shares.get(name, 1.0) for name in space.objects])
+    extent = space.extent(frame.label_map.values)
+    lost = extent.new_tensor([1 - factors.get(name, 1.0) for name in space.objects])
     objects = {}
     for name, one in frame.confidence.objects.items():
-        value = one.value * shares.get(name, 1.0)
+        value = one.value * factors.get(name, 1.0)
         kept = one.annotated or one.state in UNSEEN
         objects[name] = replace(one, value=value, state=one.state if kept else state_of(value))
     cells = frame.confidence.cells * (1 - (extent * lost).sum(dim=-1)).clamp(0, 1)
-    confidence = Confidence(objects, cells, frame.confidence.grid)
-    return replace(frame, confidence=confidence, labels=with_confidence(frame.labels, confidence))
+    limited = Confidence(objects, cells, frame.confidence.grid)
+    return replace(frame, confidence=limited, labels=with_confidence(frame.labels, limited))
 
 
-def _inherited(interval: Interval, name: str, index: int, *, forward: bool) -> float:
-    """How sure an object was where it started from: at the nearest frames with its labels, by nearness."""
-    starts = {end: values[name] for end, values in interval.inherited.items() if name in values}
-    for place, labels in interval.annotations.items():
-        objects = annotated_objects(labels)
+def _start_confidence(interval: Interval, name: str, index: int, *, forward: bool) -> float:
+    """Interpolate the confidence of an object between the nearest frames on which the interval has its labels."""
+    starts = {end: values[name] for end, values in interval.end_confidence.items() if name in values}
+    for at, labels in interval.annotations.items():
+        objects = labels.annotated_objects()
         if objects is None or name in objects:
-            starts.setdefault(place + interval.start, 1.0)
-    before, after = neighbours_of(index, starts.keys(), -1)
+            starts.setdefault(at + interval.start, 1.0)
+    before, after = annotated_neighbours(index, starts.keys(), -1)
     if after == -1 or forward:
         return starts.get(before, 1.0)
     if before == -1:

@@ -1,10 +1,11 @@
-"""Which frames to check first: those whose correction removes most of the error that is to be expected.
+"""The review queue: frames to check, ordered by how much expected error their correction removes.
 
-How far a frame is from a drawing is told by how much confidence falls between them: labels are lost at some moments and
-followed well between others. One drawing puts right what was lost at one moment, wherever it stands in the stretch that
-follows. Where nothing can be followed from a frame to the next, a drawing helps its own frame only.
-Each frame that is chosen counts as drawn when the next is chosen, which spaces them. So whoever stops early has drawn
-the best ones; who will draw them all has them chosen together.
+How far a frame is from an annotation is measured by how much confidence falls between them, since labels are lost at
+some moments and followed well between others. One annotation repairs what was lost at one moment, wherever it lies in
+the frames that follow. Where nothing can be followed from frame to frame, an annotation helps its own frame only.
+
+Every chosen frame counts as annotated when the next one is chosen, which spaces them. A person who stops early has then
+annotated the best frames; for a person who will annotate all of them, they are chosen together.
 """
 
 from collections.abc import Sequence, Set
@@ -14,190 +15,198 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from timecycle.propagation.confidence import UNSEEN
-from timecycle.review.judged import Judged, JudgedObject
+from timecycle.confidence.fusion import UNSEEN
+from timecycle.runs.tables import ObjectRow, RunTables
 
-_MOST_TRIED = 2000  # frames of a video
-_LEAST_GAIN = 0.2  # in frames: less is not worth a look
-_LEAST_SHARE = 0.05  # of what the first suggestion is worth
-_LEAST_MOVE = 1e-6  # in frames: beyond rounding
-_EVERY_FRAME = 0.03  # of the way: what confidence does not see
-_LEAST_CONFIDENCE = 0.02  # below, all is lost anyway
+_MAX_CANDIDATES = 2000  # frames of a video
+_MIN_GAIN = 0.2  # in frames: less is not worth a look
+_MIN_SHARE = 0.05  # of the gain of the first suggestion
+_MIN_IMPROVEMENT = 1e-6  # in frames: beyond rounding
+_LOSS_PER_FRAME = 0.03  # the loss that confidence does not see
+_MIN_CONFIDENCE = 0.02  # below, everything is lost anyway
 _CERTAIN = 0.999
-_FALL_FRAMES = 5  # within which confidence falls, to be told as a fall
-_LEAST_FALL = 0.1
+_FALL_FRAMES = 5  # within which confidence falls, to be reported as a fall
+_MIN_FALL = 0.1
 _LOW = 0.5
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A frame to check: why, and what its correction would be worth."""
+    """A frame to check, with the reason and the gain of its correction."""
 
     index: int
-    frame_number: int  # what the video calls it
+    frame_number: int  # in the video
     time_seconds: float
     confidence: float
-    object: str  # the least sure one on it
-    name: str  # what that object is called
+    object: str  # the least confident one on the frame
+    name: str  # of that object, for people
     state: str
-    reason: str  # what was measured, in words
+    reason: str  # what was measured, in a sentence
     first: int  # of the frames that an annotation here would propagate to
     last: int
-    gain: float  # expected error removed, in frames: to compare suggestions, as it counts what confidence does not see
+    gain: float  # expected error removed, in frames; includes a loss that confidence does not see
 
 
-def suggest(judged: Judged, *, count: int = 10, together: bool = False) -> list[Suggestion]:
-    """The most useful frames to correct, the best first: one after the other, or as the best set of so many."""
-    course, drawings = course_of(judged), set(judged.drawings)
-    chosen = _one_by_one(course, course.can_draw, count)
+def suggest(tables: RunTables, *, count: int = 10, together: bool = False) -> list[Suggestion]:
+    """Return the most useful frames to correct, the best first: chosen one by one, or `together` as the best set."""
+    profile, annotated = loss_profile(tables), set(tables.annotated_frames)
+    chosen = _choose(profile, profile.can_annotate, count)
     if together:
-        chosen = _exchanged(course, chosen)
-    found: list[Suggestion] = []
-    distance = course.distance
-    for place in chosen:
-        nearer = course.nearer(distance, place)
-        index = int(course.frames[place])
-        gain = course.error(distance) - course.error(nearer)
-        found.append(_suggestion(judged, index, drawings, gain=gain))
+        chosen = _exchange(profile, chosen)
+    suggestions: list[Suggestion] = []
+    distance = profile.distance
+    for candidate in chosen:
+        nearer = profile.annotate(distance, candidate)
+        index = int(profile.frames[candidate])
+        gain = profile.error(distance) - profile.error(nearer)
+        suggestions.append(_suggestion(tables, index, annotated, gain=gain))
         distance = nearer
-        drawings.add(index)
-    return found
+        annotated.add(index)
+    return suggestions
 
 
-PerFrame = Float[np.ndarray, "objects tried"]
+PerCandidate = Float[np.ndarray, "objects candidates"]
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
-    """How objects were followed through the frames that are tried: all, or of a long video some at equal distances."""
+class LossProfile:
+    """How much of each object is lost over the candidate frames: all frames, or evenly spaced ones of a long video."""
 
-    frames: Int[np.ndarray, " tried"]
-    step: int  # frames between them
-    way: PerFrame  # since the first frame: how much was lost on it
-    distance: PerFrame  # along the way, to the nearest drawing of the object
-    doubted: Bool[np.ndarray, "objects tried"]  # what is certain, hidden or unknown has no error
-    can_draw: Bool[np.ndarray, " tried"]
+    frames: Int[np.ndarray, " candidates"]
+    step: int  # frames between candidates
+    loss: PerCandidate  # accumulated since the first frame
+    distance: PerCandidate  # in loss, to the nearest annotation of the object
+    in_doubt: Bool[np.ndarray, "objects candidates"]  # what is certain, hidden or unknown has no error
+    can_annotate: Bool[np.ndarray, " candidates"]
 
-    def nearer(self, distance: PerFrame, place: int) -> PerFrame:
-        """The distances once one more frame is drawn."""
-        closer: np.ndarray = np.minimum(distance, np.abs(self.way - self.way[:, place, None]))
-        return closer
+    def annotate(self, distance: PerCandidate, candidate: int) -> PerCandidate:
+        """Return the distances once one more frame is annotated."""
+        nearer: np.ndarray = np.minimum(distance, np.abs(self.loss - self.loss[:, candidate, None]))
+        return nearer
 
-    def error(self, distance: PerFrame) -> float:
-        """What is to be expected at such distances from drawings, in frames."""
-        wrong = (1 - np.exp(-distance)) * self.doubted
+    def error(self, distance: PerCandidate) -> float:
+        """Return the expected error at such distances from annotations, in frames."""
+        wrong = (1 - np.exp(-distance)) * self.in_doubt
         return float(wrong.sum() * self.step / max(len(wrong), 1))
 
-    def part(self, first: int, end: int) -> "Course":
-        """The course through some of the frames."""
+    def part(self, first: int, end: int) -> "LossProfile":
         here = slice(first, end)
-        return Course(
+        return LossProfile(
             self.frames[here],
             self.step,
-            self.way[:, here],
+            self.loss[:, here],
             self.distance[:, here],
-            self.doubted[:, here],
-            self.can_draw[here],
+            self.in_doubt[:, here],
+            self.can_annotate[here],
         )
 
 
-def course_of(judged: Judged) -> Course:
-    """The course that confidence tells of."""
-    count, names = len(judged.frames), judged.names
-    step = max(-(-count // _MOST_TRIED), 1)
-    tried = np.arange(0, count, step)
-    given = np.array([frame.given for frame in judged.frames], dtype=bool)
-    ways, distances, doubted = [], [], []
+def loss_profile(tables: RunTables) -> LossProfile:
+    """Compute the loss profile of a run from the confidence of its objects."""
+    count, names = len(tables.frames), tables.names
+    step = max(-(-count // _MAX_CANDIDATES), 1)
+    frames = np.arange(0, count, step)
+    losses, distances, in_doubt = [], [], []
     for name in names:
-        seen = [judged.objects.get(frame.index, {}).get(name) for frame in judged.frames]
-        confidence = np.array([one.confidence if one is not None else np.nan for one in seen])
-        drawn = np.flatnonzero([one is not None and one.annotated for one in seen])
-        way = _way(confidence, drawn)
-        ways.append(way[tried])
-        distances.append(_to_nearest(way[tried], way[drawn]))
-        here = np.array([one is not None and one.state not in UNSEEN for one in seen])
-        doubted.append((here & (confidence < _CERTAIN))[tried])
-    shape = (len(names), len(tried))
-    return Course(
-        frames=tried,
+        rows = [tables.objects.get(frame.index, {}).get(name) for frame in tables.frames]
+        confidence = np.array([row.confidence if row is not None else np.nan for row in rows])
+        annotated = np.flatnonzero([row is not None and row.annotated for row in rows])
+        loss = _accumulated_loss(confidence, annotated)
+        losses.append(loss[frames])
+        distances.append(_nearest_distance(loss[frames], loss[annotated]))
+        visible = np.array([row is not None and row.state not in UNSEEN for row in rows])
+        in_doubt.append((visible & (confidence < _CERTAIN))[frames])
+    shape = (len(names), len(frames))
+    return LossProfile(
+        frames=frames,
         step=step,
-        way=np.array(ways).reshape(shape),
+        loss=np.array(losses).reshape(shape),
         distance=np.array(distances).reshape(shape),
-        doubted=np.array(doubted, dtype=bool).reshape(shape),
-        can_draw=np.array([not given[i] and bool(_seen(judged, judged.frames[int(i)].index)) for i in tried]),
+        in_doubt=np.array(in_doubt, dtype=bool).reshape(shape),
+        can_annotate=np.array(
+            [not row.annotated and bool(_visible_objects(tables, row.index)) for row in tables.frames[::step]]
+        ),
     )
 
 
-def _way(confidence: Float[np.ndarray, " frames"], drawn: Int[np.ndarray, " drawings"]) -> Float[np.ndarray, " frames"]:
-    """What was lost since the first frame: how far confidence falls, as a logarithm, going away from drawings."""
-    level = np.log(np.clip(np.nan_to_num(confidence, nan=1.0), _LEAST_CONFIDENCE, 1))
-    away = np.diff(_to_nearest(np.arange(len(level), dtype=float), drawn.astype(float)), prepend=0.0)
+def _accumulated_loss(
+    confidence: Float[np.ndarray, " frames"], annotated: Int[np.ndarray, " annotated"]
+) -> Float[np.ndarray, " frames"]:
+    """Accumulate over the frames by how much the logarithm of confidence falls, in the direction off annotations."""
+    level = np.log(np.clip(np.nan_to_num(confidence, nan=1.0), _MIN_CONFIDENCE, 1))
+    frames = np.arange(len(level), dtype=float)
+    away = np.diff(_nearest_distance(frames, annotated.astype(float)), prepend=0.0)
     fall = -np.diff(level, prepend=level[:1])
     lost = np.where(away > 0, fall.clip(min=0), np.where(away < 0, (-fall).clip(min=0), np.abs(fall)))
-    way: np.ndarray = np.cumsum(lost + _EVERY_FRAME)
-    return way
+    loss: np.ndarray = np.cumsum(lost + _LOSS_PER_FRAME)
+    return loss
 
 
-def _to_nearest(places: Float[np.ndarray, " places"], others: Float[np.ndarray, " others"]) -> np.ndarray:
-    """The distance of every place to the nearest of the others, which are in order; far where there is none."""
+def _nearest_distance(values: Float[np.ndarray, " values"], others: Float[np.ndarray, " others"]) -> np.ndarray:
+    """Return the distance of every value to the nearest of `others`, which are sorted; large where there is none."""
     if not len(others):
-        return np.full(len(places), float(len(places)))
-    after = np.searchsorted(others, places).clip(max=len(others) - 1)
+        return np.full(len(values), float(len(values)))
+    after = np.searchsorted(others, values).clip(max=len(others) - 1)
     before = (after - 1).clip(min=0)
-    nearest: np.ndarray = np.minimum(np.abs(places - others[after]), np.abs(places - others[before]))
+    nearest: np.ndarray = np.minimum(np.abs(values - others[after]), np.abs(values - others[before]))
     return nearest
 
 
-def _one_by_one(course: Course, can_draw: Bool[np.ndarray, " tried"], count: int) -> list[int]:
-    """Each the best once those before it are drawn, as long as it is worth a look."""
+def _choose(profile: LossProfile, can_annotate: Bool[np.ndarray, " candidates"], count: int) -> list[int]:
+    """Choose candidates one by one, each the best once those before it are annotated, while they are worth a look."""
     chosen: list[int] = []
-    distance, most = course.distance, 0.0
+    distance, most = profile.distance, 0.0
     while len(chosen) < count:
-        gains = gains_of(course, distance, can_draw)
+        gains = annotation_gains(profile, distance, can_annotate)
         best = int(gains.argmax())
         most = max(most, float(gains[best]))
-        if gains[best] < max(_LEAST_GAIN, _LEAST_SHARE * most):
+        if gains[best] < max(_MIN_GAIN, _MIN_SHARE * most):
             break
-        distance = course.nearer(distance, best)
+        distance = profile.annotate(distance, best)
         chosen.append(best)
     return chosen
 
 
-def _exchanged(course: Course, chosen: Sequence[int]) -> list[int]:
-    """As many frames that remove more together: each is put where it is best among the others, until none moves.
+def _exchange(profile: LossProfile, chosen: Sequence[int]) -> list[int]:
+    """Move each candidate to where it is best given the others, until none moves; returns them the best first.
 
-    Every move removes more error, so this ends. The most useful first.
+    Every move removes more error, so this ends.
     """
     current, moved = list(chosen), True
     while moved:
         moved = False
         for at, old in enumerate(current):
-            distance = course.distance
+            distance = profile.distance
             for other in (*current[:at], *current[at + 1 :]):
-                distance = course.nearer(distance, other)
-            gains = gains_of(course, distance, course.can_draw)
+                distance = profile.annotate(distance, other)
+            gains = annotation_gains(profile, distance, profile.can_annotate)
             best = int(gains.argmax())
-            if gains[best] > gains[old] + _LEAST_MOVE:
+            if gains[best] > gains[old] + _MIN_IMPROVEMENT:
                 current[at], moved = best, True
-    return _one_by_one(course, np.isin(np.arange(len(course.frames)), current), len(current))
+    return _choose(profile, np.isin(np.arange(len(profile.frames)), current), len(current))
 
 
-def gains_of(course: Course, distance: PerFrame, can_draw: Bool[np.ndarray, " tried"]) -> Float[np.ndarray, " tried"]:
-    """The expected error that drawing each frame would remove: beyond the next drawings of all objects, none."""
-    gains = np.zeros(len(course.frames))
-    drawn = np.flatnonzero(~distance.any(axis=0)).tolist()
-    for first, end in pairwise([0, *drawn, len(gains)]):
-        part, near = course.part(first, end), distance[:, first:end]
-        was = part.error(near)
-        for place in np.flatnonzero(can_draw[first:end]):
-            gains[first + place] = was - part.error(part.nearer(near, int(place)))
+def annotation_gains(
+    profile: LossProfile, distance: PerCandidate, can_annotate: Bool[np.ndarray, " candidates"]
+) -> Float[np.ndarray, " candidates"]:
+    """Return the expected error that annotating each candidate would remove.
+
+    An annotation changes nothing beyond the next frames on which all objects are annotated.
+    """
+    gains = np.zeros(len(profile.frames))
+    annotated = np.flatnonzero(~distance.any(axis=0)).tolist()
+    for first, end in pairwise([0, *annotated, len(gains)]):
+        part, near = profile.part(first, end), distance[:, first:end]
+        error = part.error(near)
+        for candidate in np.flatnonzero(can_annotate[first:end]):
+            gains[first + candidate] = error - part.error(part.annotate(near, int(candidate)))
     return gains
 
 
-def _suggestion(judged: Judged, index: int, drawings: Set[int], *, gain: float) -> Suggestion:
-    frame, count = judged.frames[index], len(judged.frames)
-    before, after = neighbours_of(index, drawings, count)
-    name, least = min(_seen(judged, frame.index).items(), key=lambda item: item[1].confidence)
+def _suggestion(tables: RunTables, index: int, annotated: Set[int], *, gain: float) -> Suggestion:
+    frame, count = tables.frames[index], len(tables.frames)
+    before, after = annotated_neighbours(index, annotated, count)
+    name, least = min(_visible_objects(tables, frame.index).items(), key=lambda item: item[1].confidence)
     first, last = max(before + 1, 0), min(after - 1, count - 1)
     return Suggestion(
         index=frame.index,
@@ -205,42 +214,43 @@ def _suggestion(judged: Judged, index: int, drawings: Set[int], *, gain: float) 
         time_seconds=frame.time_seconds,
         confidence=least.confidence,
         object=name,
-        name=judged.shown(name),
+        name=tables.shown(name),
         state=least.state,
-        reason=_reason(judged, name, index, range(first, last + 1), forward=before >= 0),
+        reason=_reason(tables, name, index, range(first, last + 1), forward=before >= 0),
         first=first,
         last=last,
         gain=round(gain, 3),
     )
 
 
-def _reason(judged: Judged, name: str, index: int, frames: range, *, forward: bool) -> str:
-    """Why a frame is suggested: where confidence fell on the way from the annotation, or how low it is, or how many
-    frames the annotation would cover. `forward`: labels came from an earlier annotation."""
-    way = range(frames[0], index + 1) if forward else range(frames[-1], index - 1, -1)
-    seen = [judged.objects.get(frame, {}).get(name) for frame in way]
-    values = np.array([one.confidence if one is not None else np.nan for one in seen])
+def _reason(tables: RunTables, name: str, index: int, frames: range, *, forward: bool) -> str:
+    """Say why a frame is suggested: where confidence fell after the annotation, or how low it is, or how many frames
+    an annotation would cover. `forward`: labels came from an earlier annotation."""
+    path = range(frames[0], index + 1) if forward else range(frames[-1], index - 1, -1)
+    rows = [tables.objects.get(frame, {}).get(name) for frame in path]
+    values = np.array([row.confidence if row is not None else np.nan for row in rows])
     falls = [
-        (float(np.nanmax(before)) - float(value), -place)
-        for place, value in enumerate(values)
-        if np.isfinite(value) and np.isfinite(before := values[max(place - _FALL_FRAMES, 0) : place]).any()
+        (float(np.nanmax(before)) - float(value), -at)
+        for at, value in enumerate(values)
+        if np.isfinite(value) and np.isfinite(before := values[max(at - _FALL_FRAMES, 0) : at]).any()
     ]
-    fall, place = max(falls, default=(0.0, 0))  # the first of equal ones
-    shown = judged.shown(name)
-    if fall >= _LEAST_FALL:
-        where = judged.number(way[-place])
-        return f"confidence in {shown} fell from {values[-place] + fall:.2f} to {values[-place]:.2f} at frame {where}"
+    fall, negative_at = max(falls, default=(0.0, 0))  # negated, so that the first of equal falls wins
+    at, shown = -negative_at, tables.shown(name)
+    if fall >= _MIN_FALL:
+        number = tables.number(path[at])
+        return f"confidence in {shown} fell from {values[at] + fall:.2f} to {values[at]:.2f} at frame {number}"
     if values[-1] < _LOW:
         return f"confidence in {shown} is low: {values[-1]:.2f}"
-    covered = f"frames {judged.number(frames[0])} to {judged.number(frames[-1])}"
+    covered = f"frames {tables.number(frames[0])} to {tables.number(frames[-1])}"
     return f"covers {covered}, {len(frames)} frames without an annotation; confidence in {shown} is {values[-1]:.2f}"
 
 
-def _seen(judged: Judged, index: int) -> dict[str, JudgedObject]:
-    """The objects that are on a frame: what is hidden cannot be drawn."""
-    return {name: one for name, one in judged.objects.get(index, {}).items() if one.state not in UNSEEN}
+def _visible_objects(tables: RunTables, index: int) -> dict[str, ObjectRow]:
+    """Return the objects that are visible on a frame: what is hidden cannot be annotated."""
+    return {name: row for name, row in tables.objects.get(index, {}).items() if row.state not in UNSEEN}
 
 
-def neighbours_of(frame: int, drawings: Set[int], frames: int) -> tuple[int, int]:
-    """The nearest drawings before and after a frame; -1 and the number of frames where there are none."""
-    return max((d for d in drawings if d < frame), default=-1), min((d for d in drawings if d > frame), default=frames)
+def annotated_neighbours(frame: int, annotated: Set[int], frames: int) -> tuple[int, int]:
+    """Return the nearest annotated frames before and after a frame; -1 and `frames` where there is none."""
+    before = max((one for one in annotated if one < frame), default=-1)
+    return before, min((one for one in annotated if one > frame), default=frames)

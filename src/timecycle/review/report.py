@@ -1,4 +1,4 @@
-"""report.html: one page that says which frame to fix first and why. It needs nothing but a browser, and no network."""
+"""report.html: a page that says which frame to fix first and why. It needs only a browser, and no network."""
 
 import base64
 import html
@@ -10,16 +10,16 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from timecycle.render import object_colour
-from timecycle.review.judged import Judged
+from timecycle.labels import KINDS
 from timecycle.review.queue import Suggestion
 from timecycle.review.review_files import ReviewFiles, correct_command
+from timecycle.runs.tables import RunTables
 
 Picture = UInt8[np.ndarray, "height width 3"]
 
-_WIDTH, _HEIGHT = 1000, 150  # of a curve, in its own units
-_MOST_CURVES = 12  # objects with a curve of their own: those that are least sure
-_MOST_POINTS = 1500
+_WIDTH, _HEIGHT = 1000, 150  # of a curve, in SVG units
+_MAX_CURVES = 12  # one for each of the least confident objects
+_MAX_POINTS = 1500
 _STATES = {
     "visible": ("#cfe8d4", "confidence 0.5 or more"),
     "uncertain": ("#f6e3a8", "0.25 to 0.5"),
@@ -44,30 +44,31 @@ svg{width:100%;height:auto;background:#fff;border:1px solid #e2e2dc;border-radiu
 
 
 def report_html(
-    judged: Judged,
+    tables: RunTables,
     queue: Sequence[Suggestion],
     pictures: Mapping[int, Picture],
     files: Mapping[int, ReviewFiles],
     *,
     corrected: int = 0,
 ) -> str:
-    """The page; `pictures` shows the suggested frames with their labels, `files` are those to edit, by index;
-    `corrected` objects calibrated confidence."""
-    video = judged.record.get("video", {})
-    title = html.escape(str(video.get("name", judged.folder.name)))
+    """Return the page. `pictures` shows the suggested frames with their labels and `files` are those to edit, by index;
+    `corrected` is the number of objects that confidence was calibrated with."""
+    video = tables.record.get("video", {})
+    title = html.escape(str(video.get("name", tables.folder.name)))
     parts = [
         f"<h1>{title}</h1>",
-        f'<p class="quiet">{len(judged.frames)} frames, {_count(judged.names, "object")}, '
-        f"{_count(judged.drawings, 'annotated frame')} · encoder {html.escape(str(judged.record['encoder']['name']))}"
+        f'<p class="quiet">{len(tables.frames)} frames, {_count(tables.names, "object")}, '
+        f"{_count(tables.annotated_frames, 'annotated frame')} · "
+        f"encoder {html.escape(str(tables.record['encoder']['name']))}"
         f' · <a href="overlay.mp4">overlay video</a></p>',
-        _first(judged, queue, pictures, files),
+        _first(tables, queue, pictures, files),
         "<h2>Confidence over time</h2>",
         _key(),
-        *(_curve(judged, name, queue) for name in _shown(judged)),
-        _left_out(judged),
+        *(_curve(tables, name, queue) for name in _shown(tables)),
+        _omitted(tables),
         "<h2>Frames to check, the most useful first</h2>",
         '<div class="queue">'
-        + "".join(_card(place, judged, one, pictures, files) for place, one in enumerate(queue, 1))
+        + "".join(_card(rank, tables, one, pictures, files) for rank, one in enumerate(queue, 1))
         + "</div>"
         if queue
         else "<p>None.</p>",
@@ -81,28 +82,28 @@ def report_html(
 
 
 def _first(
-    judged: Judged, queue: Sequence[Suggestion], pictures: Mapping[int, Picture], files: Mapping[int, ReviewFiles]
+    tables: RunTables, queue: Sequence[Suggestion], pictures: Mapping[int, Picture], files: Mapping[int, ReviewFiles]
 ) -> str:
     if not queue:
-        return "<p>Nothing to check: every frame is annotated, or as sure as can be.</p>"
+        return "<p>Nothing to check: every frame is annotated or has full confidence.</p>"
     best = queue[0]
     return (
         f'<div class="first">{_image(pictures.get(best.index), best)}<div>'
         f'<p class="big">Fix frame {best.frame_number} first</p>'
         f"<p>{_sentence(best.reason)}.</p>"
-        f"<p>An annotation here helps most: it is propagated to {_reach(judged, best)}.</p>"
-        f"{_how(judged, best, files.get(best.index))}</div></div>"
+        f"<p>An annotation here helps most: it is propagated to {_covered_frames(tables, best)}.</p>"
+        f"{_instructions(tables, best, files.get(best.index))}</div></div>"
     )
 
 
-def _how(judged: Judged, one: Suggestion, files: ReviewFiles | None) -> str:
-    """What to edit and what to type; textures and coordinates refer to one frame and cannot be corrected."""
-    command = correct_command(judged, one, files)
+def _instructions(tables: RunTables, one: Suggestion, files: ReviewFiles | None) -> str:
+    """Describe how to correct a frame, where it can be corrected."""
+    command = correct_command(tables, one, files)
     if files is None or files.labels is None or command is None:
         return _links(one, files)
     return (
         f'<p class="quiet">Edit <a href="{files.labels}">{files.labels}</a> in the output folder, the propagated '
-        f"labels of this frame, in any program and save it. Then:</p>"
+        f"labels of this frame, in any program and save it. Then run:</p>"
         f"<p><code>{html.escape(command)}</code></p>{_links(one, files)}"
     )
 
@@ -116,22 +117,22 @@ def _links(one: Suggestion, files: ReviewFiles | None) -> str:
     return f'<p class="quiet">{" · ".join(links)}</p>'
 
 
-def _sentence(words: str) -> str:
-    return html.escape(words[:1].upper() + words[1:])
+def _sentence(text: str) -> str:
+    return html.escape(text[:1].upper() + text[1:])
 
 
-def _reach(judged: Judged, one: Suggestion) -> str:
-    first, last = judged.number(one.first), judged.number(one.last)
+def _covered_frames(tables: RunTables, one: Suggestion) -> str:
+    first, last = tables.number(one.first), tables.number(one.last)
     return f"frames {first} to {last}" if last > first else f"frame {first}"
 
 
 def _card(
-    place: int, judged: Judged, one: Suggestion, pictures: Mapping[int, Picture], files: Mapping[int, ReviewFiles]
+    rank: int, tables: RunTables, one: Suggestion, pictures: Mapping[int, Picture], files: Mapping[int, ReviewFiles]
 ) -> str:
     return (
-        f"<figure>{_image(pictures.get(one.index), one)}<figcaption><b>{place}. Frame {one.frame_number}</b>, "
+        f"<figure>{_image(pictures.get(one.index), one)}<figcaption><b>{rank}. Frame {one.frame_number}</b>, "
         f"{one.time_seconds:.2f} s<br>{_sentence(one.reason)}<br>"
-        f'<span class="quiet">Propagated to {_reach(judged, one)}</span>{_links(one, files.get(one.index))}'
+        f'<span class="quiet">Propagated to {_covered_frames(tables, one)}</span>{_links(one, files.get(one.index))}'
         f"</figcaption></figure>"
     )
 
@@ -142,42 +143,42 @@ def _image(picture: Picture | None, one: Suggestion) -> str:
     file = io.BytesIO()
     Image.fromarray(picture).save(file, format="JPEG", quality=85)
     data = base64.b64encode(file.getvalue()).decode()
-    words = f"frame {one.frame_number} with its labels, {html.escape(one.name, quote=True)} outlined"
-    return f'<img alt="{words}" src="data:image/jpeg;base64,{data}">'
+    alt = f"frame {one.frame_number} with its labels, {html.escape(one.name, quote=True)} outlined"
+    return f'<img alt="{alt}" src="data:image/jpeg;base64,{data}">'
 
 
 def _key() -> str:
-    spans = (f'<span style="background:{colour}">{state}: {words}</span>' for state, (colour, words) in _STATES.items())
+    spans = (f'<span style="background:{colour}">{state}: {text}</span>' for state, (colour, text) in _STATES.items())
     return (
         f'<p class="key">{"".join(spans)}</p>'
         '<p class="quiet">Black marks: the object is annotated. Numbered marks: frames to check.</p>'
     )
 
 
-def _shown(judged: Judged) -> list[str]:
-    """The objects with a curve: all, or of many those that are least sure on average."""
-    names = judged.names
-    if len(names) <= _MOST_CURVES:
+def _shown(tables: RunTables) -> list[str]:
+    """Return the objects with a curve: all, or the least confident ones on average."""
+    names = tables.names
+    if len(names) <= _MAX_CURVES:
         return names
-    return sorted(names, key=lambda name: _mean(judged, name))[:_MOST_CURVES]
+    return sorted(names, key=lambda name: _mean_confidence(tables, name))[:_MAX_CURVES]
 
 
-def _left_out(judged: Judged) -> str:
-    more = len(judged.names) - _MOST_CURVES
-    return f'<p class="quiet">{more} surer objects are in objects.csv.</p>' if more > 0 else ""
+def _omitted(tables: RunTables) -> str:
+    more = len(tables.names) - _MAX_CURVES
+    return f'<p class="quiet">{more} more objects, with higher confidence, are in objects.csv.</p>' if more > 0 else ""
 
 
-def _mean(judged: Judged, name: str) -> float:
-    return float(np.mean([of[name].confidence for of in judged.objects.values() if name in of]))
+def _mean_confidence(tables: RunTables, name: str) -> float:
+    return float(np.mean([of[name].confidence for of in tables.objects.values() if name in of]))
 
 
-def _curve(judged: Judged, name: str, queue: Sequence[Suggestion]) -> str:
-    count = max(len(judged.frames) - 1, 1)
-    step = -(-len(judged.frames) // _MOST_POINTS)
+def _curve(tables: RunTables, name: str, queue: Sequence[Suggestion]) -> str:
+    count = max(len(tables.frames) - 1, 1)
+    step = -(-len(tables.frames) // _MAX_POINTS)
     points = [
-        (frame.index, judged.objects[frame.index][name])
-        for frame in judged.frames[::step]
-        if name in judged.objects.get(frame.index, {})
+        (frame.index, tables.objects[frame.index][name])
+        for frame in tables.frames[::step]
+        if name in tables.objects.get(frame.index, {})
     ]
     left, right, top, base = 44, 16, 26, _HEIGHT - 22
 
@@ -191,7 +192,7 @@ def _curve(judged: Judged, name: str, queue: Sequence[Suggestion]) -> str:
         f'<rect x="{x(start - step / 2):.1f}" y="{top}" width="{x(end - step / 2) - x(start - step / 2):.2f}" '
         f'height="{base - top}" '
         f'fill="{_STATES.get(state, ("#fff", ""))[0]}"/>'
-        for start, end, state in _stretches([(index, one.state) for index, one in points], step)
+        for start, end, state in _segments([(index, one.state) for index, one in points], step)
     )
     line = " ".join(f"{x(index):.1f},{y(one.confidence):.1f}" for index, one in points)
     levels = "".join(
@@ -199,10 +200,10 @@ def _curve(judged: Judged, name: str, queue: Sequence[Suggestion]) -> str:
         f'<line x1="{left}" x2="{_WIDTH - right}" y1="{y(level):.1f}" y2="{y(level):.1f}" stroke="#0001"/>'
         for level in (0, 0.5, 1)
     )
-    drawn = "".join(
+    annotated = "".join(
         f'<line x1="{x(index):.1f}" x2="{x(index):.1f}" y1="{top}" y2="{base}" stroke="#1c1e22" stroke-width="2.5">'
-        f"<title>frame {judged.number(index)} is annotated</title></line>"
-        for index, objects in judged.objects.items()
+        f"<title>frame {tables.number(index)} is annotated</title></line>"
+        for index, objects in tables.objects.items()
         if name in objects and objects[name].annotated
     )
     marks = "".join(
@@ -212,22 +213,22 @@ def _curve(judged: Judged, name: str, queue: Sequence[Suggestion]) -> str:
         for number, one in enumerate(queue, 1)
     )
     ticks = "".join(
-        f'<text x="{x(index):.1f}" y="{_HEIGHT - 6}" text-anchor="middle" class="t">{judged.number(index)}</text>'
-        for index in _ticks(len(judged.frames))
+        f'<text x="{x(index):.1f}" y="{_HEIGHT - 6}" text-anchor="middle" class="t">{tables.number(index)}</text>'
+        for index in _ticks(len(tables.frames))
     )
-    colour = "#{:02x}{:02x}{:02x}".format(*object_colour(judged.kind, name, judged.names.index(name)))
-    shown = html.escape(judged.shown(name), quote=True)
+    colour = "#{:02x}{:02x}{:02x}".format(*KINDS[tables.kind].object_colour(name, tables.names.index(name)))
+    shown = html.escape(tables.shown(name), quote=True)
     return (
         f'<p class="name"><span style="background:{colour}"></span><b>{shown}</b></p>'
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="confidence in {shown}">'
         f"<style>.t{{font:11px system-ui,sans-serif}}</style>{bands}{levels}"
         f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2.2"/>'
-        f"{drawn}{marks}{ticks}</svg>"
+        f"{annotated}{marks}{ticks}</svg>"
     )
 
 
-def _stretches(states: Sequence[tuple[int, str]], step: int) -> Iterable[tuple[int, int, str]]:
-    """Neighbouring frames in the same state, as (first, after the last, state)."""
+def _segments(states: Sequence[tuple[int, str]], step: int) -> Iterable[tuple[int, int, str]]:
+    """Group neighbouring frames in the same state, as (first, one after the last, state)."""
     if not states:
         return
     starts = [0, *(i + 1 for i, (a, b) in enumerate(pairwise(states)) if a[1] != b[1]), len(states)]
@@ -236,21 +237,21 @@ def _stretches(states: Sequence[tuple[int, str]], step: int) -> Iterable[tuple[i
 
 
 def _ticks(frames: int) -> list[int]:
-    """Round frame numbers, about ten of them."""
+    """Return about ten evenly spaced frames at round indices."""
     rough = max(frames / 10, 1)
     size = 10 ** int(np.floor(np.log10(rough)))
     step = next(size * factor for factor in (1, 2, 5, 10) if size * factor >= rough)
     return list(range(0, frames, int(step)))
 
 
-def _count(things: Sequence[object], name: str) -> str:
-    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
+def _count(items: Sequence[object], name: str) -> str:
+    return f"{len(items)} {name}{'' if len(items) == 1 else 's'}"
 
 
 def _about(corrected: int) -> str:
-    learned = (
-        f"<p>Here the numbers are calibrated by the frames you corrected ({corrected} "
-        f"object{'' if corrected == 1 else 's'} so far); objects.csv has them as they came.</p>"
+    calibrated = (
+        f"<p>On this page confidence is calibrated by the frames you corrected ({corrected} "
+        f"object{'' if corrected == 1 else 's'} so far); objects.csv has it uncalibrated.</p>"
         if corrected
         else ""
     )
@@ -260,5 +261,5 @@ def _about(corrected: int) -> str:
         "back return to where they began, whether labels propagated back to an annotated frame agree with the "
         "annotation, how clear the labels were on the frames between, and whether an object still looks as it was "
         "annotated. Trust the order before the numbers. It can be wrong where an object turns a side to the camera "
-        "that was never annotated, and where two objects look alike. All signals are in objects.csv.</p>" + learned
+        "that was never annotated, and where two objects look alike. All signals are in objects.csv.</p>" + calibrated
     )

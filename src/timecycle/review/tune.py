@@ -1,9 +1,9 @@
-"""Which settings suit this very clip, told without truth: labels go out through the video and should come back.
+"""Tuning: rank encoders and settings on a clip without ground truth, by forward-backward consistency of its labels.
 
-From the drawing labels are carried to a later frame; what arrives there is carried back as if it had been drawn. What
-comes back is compared with the drawing. Labels that were lost on the way do not come back.
-The way back leads through the frames in between, whatever the candidate does: what goes out in one leap and back in the
-same leap comes home wherever it was.
+The annotation is propagated forward to a later frame, and what arrives there is propagated back as if it were
+annotated. The cycle error compares what returns with the annotation: labels that were lost do not return. The backward
+pass always goes through the frames between. A candidate that matches distant frames directly, there and back, would
+otherwise return to the annotation wherever its labels had been.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,20 +14,20 @@ import torch
 
 from timecycle.errors import LabelError
 from timecycle.labels import Labels, Masks, Parts
-from timecycle.labels.soft import overlap
+from timecycle.labels.label_map import overlap
 from timecycle.model.encoder import Encoder
-from timecycle.propagation.propagate import propagate, space_of
 from timecycle.propagation.settings import PropagateConfig
-from timecycle.video import Video, VideoPart
+from timecycle.propagation.video import propagate, space_of
+from timecycle.video import Video, VideoSlice
 
-_TURNS = 4  # of cycles: at each quarter of the way, as some things are lost on the way and found again at its end
+_CYCLES = 4  # of different lengths, as objects may be lost in between and found again at the end
 
 OnCandidate = Callable[[int, int], None]  # done, in all
 
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """Settings to try, by the name they are known by."""
+    """An encoder and settings to try, with a name to show."""
 
     name: str
     encoder: Encoder
@@ -35,8 +35,8 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Tried:
-    """The error of a candidate: 0 if the drawing comes back whole, 1 if nothing of it does."""
+class TunedCandidate:
+    """The cycle error of a candidate: 0 if the annotation returns exactly, 1 if nothing of it returns."""
 
     name: str
     cycle_error: float
@@ -45,58 +45,58 @@ class Tried:
 def tune(
     video: Video,
     index: int,
-    drawing: Labels,
+    annotation: Labels,
     candidates: Sequence[Candidate],
     *,
     frames: int = 60,
     progress: OnCandidate | None = None,
-) -> list[Tried]:
-    """Candidates by the error of their cycles over at most so many frames after the drawing, the best first."""
+) -> list[TunedCandidate]:
+    """Rank candidates by their cycle error over at most `frames` frames after the annotated one, the best first."""
     last = min(index + frames, len(video) - 1)
     if last - index < 2:
         raise LabelError(
-            f"there are {last - index} frames after the drawing on frame {index}",
-            remedy="draw a frame with some frames after it",
+            f"there are only {last - index} frames after the annotated frame {index}",
+            remedy="annotate an earlier frame",
         )
-    tried = []
+    tuned = []
     for done, candidate in enumerate(candidates, 1):
-        tried.append(Tried(candidate.name, round(_cycle_error(video, index, drawing, candidate, last), 4)))
+        error = _cycle_error(video, index, annotation, candidate, last)
+        tuned.append(TunedCandidate(candidate.name, round(error, 4)))
         if progress is not None:
             progress(done, len(candidates))
-    return sorted(tried, key=lambda one: one.cycle_error)
+    return sorted(tuned, key=lambda one: one.cycle_error)
 
 
-def _cycle_error(video: Video, index: int, drawing: Labels, candidate: Candidate, last: int) -> float:
-    """The mean over cycles that turn ever farther from the drawing, the last at the end."""
-    turns = {index + -(-(last - index) * turn // _TURNS) for turn in range(1, _TURNS + 1)}
-    whole = VideoPart(video, index, last + 1)
+def _cycle_error(video: Video, index: int, annotation: Labels, candidate: Candidate, last: int) -> float:
+    """Return the mean error of cycles that turn at evenly spaced frames, the last one at `last`."""
+    turns = {index + -(-(last - index) * turn // _CYCLES) for turn in range(1, _CYCLES + 1)}
+    part = VideoSlice(video, index, last + 1)
     forward = replace(candidate.config, direction="forward")
     errors = []
-    for frame in propagate(whole, {0: drawing}, encoder=candidate.encoder, config=forward):
+    for frame in propagate(part, {0: annotation}, encoder=candidate.encoder, config=forward):
         if frame.index + index in turns:
-            errors.append(_error_of_return(whole, frame.index, frame.labels, drawing, candidate))
+            errors.append(_return_error(part, frame.index, frame.labels, annotation, candidate))
     return fmean(errors)
 
 
-def _error_of_return(video: Video, turn: int, arrived: Labels, drawing: Labels, candidate: Candidate) -> float:
-    """1 - the overlap of what comes back with what was drawn, over its objects."""
+def _return_error(video: Video, turn: int, arrived: Labels, annotation: Labels, candidate: Candidate) -> float:
+    """Propagate labels back from frame `turn`; returns 1 - their mean overlap with the annotation, over its objects."""
     if isinstance(arrived, Masks | Parts):
-        arrived = replace(arrived, complete=True)
-    past_frames = candidate.config.past_frames or PropagateConfig.past_frames  # as usual, where it remembers none
-    back = propagate(
-        VideoPart(video, 0, turn + 1),
+        arrived = replace(arrived, exhaustive=True)
+    past_frames = candidate.config.past_frames or PropagateConfig.past_frames  # never directly: see above
+    backward = propagate(
+        VideoSlice(video, 0, turn + 1),
         {turn: arrived},
         encoder=candidate.encoder,
         config=replace(candidate.config, direction="both", past_frames=past_frames),
     )
-    returned = next(back)
-    if returned.carried is None:
-        raise LabelError("nothing came back", remedy="this is a fault of timecycle: please report it")
-    space = space_of({0: drawing})
-    # Through their file form, in the drawing's own channels: objects that were lost on the way are not in the others.
-    truth, found = (
-        space.extent(space.to_soft(labels, returned.carried.grid)).flatten(0, 1)
-        for labels in (drawing, returned.labels)
+    returned = next(backward)
+    if returned.label_map is None:
+        raise LabelError("no labels came back", remedy="this is a bug in timecycle: please report it")
+    # Encoded in the annotation's channels: objects that were lost have none in the space of the returned labels.
+    space, grid = space_of({0: annotation}), returned.label_map.grid
+    target, result = (
+        space.extent(space.encode(labels, grid)).flatten(0, 1) for labels in (annotation, returned.labels)
     )
-    there = torch.maximum(truth, found).sum(dim=0) > 0
-    return 1 - float(overlap(truth, found)[there].mean()) if bool(there.any()) else 0.0
+    present = torch.maximum(target, result).sum(dim=0) > 0
+    return 1 - float(overlap(target, result)[present].mean()) if bool(present.any()) else 0.0

@@ -1,1 +1,1 @@
-"""Learning an encoder from raw video: the loop, what it saves, what it tells, and when it should worry."""
+"""Train an encoder on raw video: the loop, checkpoints, the journal, held-out validation and health alarms."""

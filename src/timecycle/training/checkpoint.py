@@ -1,6 +1,6 @@
-"""Everything a run needs to go on, in one file: whole or absent, with its checksum, the last two kept.
+"""Checkpoints: the state of a run in one file, written atomically with its checksum; the last two are kept.
 
-A file begins with one line of JSON (step, checksum, length) and goes on with what torch saves. It is read with
+A file begins with one line of JSON (format, step, checksum, length), followed by what torch saves. It is read with
 weights_only, so a checkpoint can hold tensors and plain values but never run code.
 """
 
@@ -14,20 +14,21 @@ from typing import Any
 import torch
 
 from timecycle.errors import OutputError
-from timecycle.files import atomic_write, clear_parts, make_folder
+from timecycle.files import atomic_write, clear_unfinished, make_folder
 
 log = logging.getLogger("timecycle")
 
-_KEPT = 2  # should the newest be damaged, the one before it serves
+_FORMAT = {"timecycle_checkpoint": 1}
+_KEPT = 2  # if the newest is damaged, the one before it is used
 
 
 def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> Path:
-    """Write step-00000100.ckpt and remove those older than the last two."""
-    clear_parts(make_folder(folder))  # each may be as large as a checkpoint, and every kill may leave one
+    """Write a checkpoint such as step-00000100.ckpt, and remove those older than the last two."""
+    clear_unfinished(make_folder(folder))  # every kill may leave a partial file as large as a checkpoint
     buffer = io.BytesIO()
     torch.save(state, buffer)
     content = buffer.getvalue()
-    head = {"step": step, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    head = {**_FORMAT, "step": step, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
     path = folder / f"step-{step:08d}.ckpt"
     with atomic_write(path) as file:
         file.write(json.dumps(head).encode() + b"\n")
@@ -38,22 +39,23 @@ def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> Path:
 
 
 def has_checkpoints(folder: Path) -> bool:
-    """Whether a run has saved anything to resume from."""
+    """Whether there is a checkpoint to resume from."""
     return bool(_files(folder))
 
 
 def load_newest(folder: Path) -> dict[str, Any] | None:
-    """The newest checkpoint that is whole; None where there is none. A damaged one is named and passed over."""
+    """Read the newest intact checkpoint, with a warning for damaged ones; return None if there is none at all."""
     for path in reversed(_files(folder)):
         try:
             return _read(path)
-        except MemoryError:
+        except (MemoryError, OutputError):
             raise
-        except Exception as error:  # torch and pickle raise nearly anything over a damaged file
-            log.warning("the checkpoint %s is damaged (%s); going back to the one before it", path.name, error)
+        except Exception as error:  # torch and pickle raise nearly anything for a damaged file
+            log.warning("the checkpoint %s is damaged (%s); the one before it is used", path.name, error)
     if _files(folder):
         raise OutputError(
-            f"no checkpoint in {folder} can be read", remedy="start anew in another folder with -o, or --overwrite"
+            f"no checkpoint in {folder} can be read",
+            remedy="start a new run in another folder with -o, or with --overwrite",
         )
     return None
 
@@ -64,6 +66,11 @@ def _read(path: Path) -> dict[str, Any]:
         content = file.read()
     if len(content) != head["bytes"] or hashlib.sha256(content).hexdigest() != head["sha256"]:
         raise ValueError("its checksum is wrong")
+    if not _FORMAT.items() <= head.items():
+        raise OutputError(
+            f"the checkpoint {path} is of another version of timecycle",
+            remedy="train again, in another folder with -o or with --overwrite",
+        )
     state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     if not isinstance(state, dict):
         raise ValueError("it holds no state")

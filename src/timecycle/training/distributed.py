@@ -1,4 +1,4 @@
-"""One process or many: the same code. torchrun says who we are; gradients are averaged by DDP."""
+"""Training in one process or many, with the same code: torchrun sets the rank, and DDP averages gradients."""
 
 import os
 from collections.abc import Iterator
@@ -11,59 +11,59 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-_PATIENCE = timedelta(seconds=120)  # for a process that died: the scheduler starts the run again
-_LONG = timedelta(days=1)
+_TIMEOUT = timedelta(seconds=120)  # when a process has died: the scheduler restarts the run
+_INDEX_TIMEOUT = timedelta(days=1)
 
 
 @dataclass(frozen=True)
-class Crew:
-    """Which of how many processes this is."""
+class ProcessGroup:
+    """The rank of this process, and the number of processes."""
 
     rank: int = 0
-    world: int = 1
+    world_size: int = 1
 
     @property
-    def leads(self) -> bool:
-        """Only one process writes."""
+    def is_main(self) -> bool:
+        """Whether this is the one process that writes files."""
         return self.rank == 0
 
 
-def crew_here() -> Crew:
-    """The crew this process belongs to: alone, unless torchrun started it."""
-    return Crew(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
+def process_group() -> ProcessGroup:
+    """Return the group of this process, as set by torchrun; otherwise a group of one."""
+    return ProcessGroup(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
 
 
 @contextmanager
-def joined() -> Iterator[Crew]:
-    """Let the processes of a crew hear each other."""
-    crew = crew_here()
-    if crew.world == 1:
-        yield crew
+def initialised_group() -> Iterator[ProcessGroup]:
+    """Connect the processes of the group for the duration of a block."""
+    group = process_group()
+    if group.world_size == 1:
+        yield group
         return
-    dist.init_process_group("gloo", timeout=_PATIENCE)
+    dist.init_process_group("gloo", timeout=_TIMEOUT)
     try:
-        yield crew
+        yield group
     finally:
         dist.destroy_process_group()
 
 
-def shared(model: nn.Module, crew: Crew, *, some_rest: bool) -> nn.Module:
-    """The model with gradients averaged over the crew; `some_rest`: not every parameter learns at every step."""
-    if crew.world == 1:
+def with_averaged_gradients(model: nn.Module, group: ProcessGroup, *, some_unused: bool) -> nn.Module:
+    """Wrap the model in DDP if there are several processes; `some_unused`: some steps leave parameters unused."""
+    if group.world_size == 1:
         return model
-    return DistributedDataParallel(model, find_unused_parameters=some_rest)
+    return DistributedDataParallel(model, find_unused_parameters=some_unused)
 
 
-def wait_for_all(crew: Crew) -> None:
-    """Wait until the slowest is here, however long it examines videos."""
-    if crew.world > 1:
-        dist.monitored_barrier(timeout=_LONG)
+def barrier(group: ProcessGroup) -> None:
+    """Wait for all processes, however long the main one probes videos."""
+    if group.world_size > 1:
+        dist.monitored_barrier(timeout=_INDEX_TIMEOUT)
 
 
-def any_of(flag: bool, crew: Crew) -> bool:
-    """True in every process if it is true in one, so that all of them stop at the same step."""
-    if crew.world == 1:
+def any_process(flag: bool, group: ProcessGroup) -> bool:
+    """Return True in all processes if the flag is True in one, so that all stop at the same step."""
+    if group.world_size == 1:
         return flag
-    told = torch.tensor([float(flag)])
-    dist.all_reduce(told, op=dist.ReduceOp.MAX)
-    return bool(told.item())
+    largest = torch.tensor([float(flag)])
+    dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+    return bool(largest.item())

@@ -1,4 +1,4 @@
-"""What happened at every step, as lines of JSON that any tool can read, and as TensorBoard curves where it is there."""
+"""The journal of a run: one JSON line per step, and TensorBoard curves if TensorBoard is installed."""
 
 import importlib.util
 import json
@@ -22,7 +22,7 @@ class _Curves(Protocol):
 
 
 class Journal:
-    """Appends to journal.jsonl; a resumed run first takes back what was written after its checkpoint."""
+    """Appends to journal.jsonl; a resumed run first removes the lines after its checkpoint."""
 
     def __init__(self, folder: Path, *, resume_at: int = 0) -> None:
         self.path = make_folder(folder) / FILE
@@ -33,7 +33,7 @@ class Journal:
         self._curves = _tensorboard(folder, resume_at)
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
-        """One line; numbers also become points of curves."""
+        """Write one line; numbers are also added to the curves."""
         self._recent.append(values)
         self._file.write(json.dumps({"step": step, **values}) + "\n")
         self._file.flush()
@@ -42,8 +42,8 @@ class Journal:
                 if isinstance(value, int | float):
                     self._curves.add_scalar(name, value, step)
 
-    def lately(self, values: Mapping[str, float]) -> dict[str, float]:
-        """These figures of a step, averaged with those of the steps before it: one batch says little."""
+    def recent_mean(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Average figures of a step with those of the steps before it: a single batch is noisy."""
         lines = [*self._recent, values]
         return {name: fmean(line[name] for line in lines if name in line) for name in values}
 
@@ -54,7 +54,7 @@ class Journal:
 
 
 def read_journal(folder: Path) -> list[dict[str, Any]]:
-    """All whole lines of a run's journal; what a crash cut short, or is no line of a step, is left out."""
+    """Read the journal of a run; skip lines that are incomplete or are not of a step."""
     path = folder / FILE
     if not path.is_file():
         return []
@@ -70,7 +70,7 @@ def read_journal(folder: Path) -> list[dict[str, Any]]:
 
 
 def _tensorboard(folder: Path, resume_at: int) -> _Curves | None:
-    """TensorBoard's writer where it is installed (extra `train`)."""
+    """Open TensorBoard's writer if it is installed (extra `train`)."""
     if importlib.util.find_spec("tensorboard") is None:
         return None
     from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - takes a second to import

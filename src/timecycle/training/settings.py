@@ -1,83 +1,92 @@
-"""The settings of a training run; those of its parts sit beside them."""
+"""The settings of a training run; those of data, model and objectives are defined beside their code."""
 
 import math
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from timecycle.cores import multiplies_bf16
-from timecycle.cycles import CyclesConfig
-from timecycle.data.clips import ClipConfig
-from timecycle.data.pastes import PasteConfig
-from timecycle.data.patches import PatchConfig
-from timecycle.data.views import ViewConfig
+from timecycle.concurrency import supports_bf16
+from timecycle.data.augment.clips import ClipConfig
+from timecycle.data.augment.copy_paste import CopyPasteConfig
+from timecycle.data.augment.patches import PatchConfig
+from timecycle.data.augment.views import ViewConfig
 from timecycle.errors import SettingsError
 from timecycle.model.inference import Precision
-from timecycle.model.localizer import least_patch_cells
+from timecycle.model.localizer import min_patch_cells
 from timecycle.model.resnet import ResNetConfig, grid_of
-from timecycle.training.schedule import Shape
-from timecycle.walks import WalksConfig
+from timecycle.objectives.cycles import CyclesConfig
+from timecycle.objectives.walks import WalksConfig
 
 Objective = Literal["walks", "cycles"]
 PrecisionChoice = Literal["auto", "fp32", "bf16"]
+Schedule = Literal["cosine", "constant"]
 
-_LEAST_PX = 16  # two cells: reflect padding needs more pixels than it adds
+_MIN_PX = 16  # two cells: reflect padding needs more pixels than it adds
 _SEEDS = 2**32
 
 
 def pick_precision(choice: PrecisionChoice) -> Precision:
-    """Turn `auto` into bf16 where the processor multiplies it; others emulate it, more slowly than fp32."""
+    """Resolve `auto` to bf16 where the processor multiplies it; others emulate it, more slowly than fp32."""
     if choice != "auto":
         return choice
-    return "bf16" if multiplies_bf16() else "fp32"
+    return "bf16" if supports_bf16() else "fp32"
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
     """AdamW; without weight decay it is the paper's Adam."""
 
-    rate: float = 5e-4
+    learning_rate: float = 5e-4
     beta1: float = 0.9
     beta2: float = 0.999
     weight_decay: float = 1e-4
-    warm_up_steps: int = 100
-    shape: Shape = "cosine"
+    warmup_steps: int = 100
+    shape: Schedule = "cosine"  # of the learning rate after the warmup
     clip_norm: float = 1.0  # of all gradients together
 
     def __post_init__(self) -> None:
-        for name in ("rate", "clip_norm"):
+        for name in ("learning_rate", "clip_norm"):
             if not 0 < getattr(self, name) < math.inf:
                 raise SettingsError(f"optimizer.{name} is {getattr(self, name)}", remedy="give a number above 0")
         for name in ("beta1", "beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise SettingsError(f"optimizer.{name} is {getattr(self, name)}", remedy="give 0 to below 1")
-        for name in ("weight_decay", "warm_up_steps"):
+        for name in ("weight_decay", "warmup_steps"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise SettingsError(f"optimizer.{name} is {getattr(self, name)}", remedy="give 0 or more")
+
+    def learning_rate_at(self, step: int, *, total: int) -> float:
+        """Return the learning rate of a step: a linear warmup, then half a cosine down to 0, or constant."""
+        if step < self.warmup_steps:
+            return self.learning_rate * (step + 1) / self.warmup_steps
+        if self.shape == "constant":
+            return self.learning_rate
+        done = (step - self.warmup_steps) / max(total - self.warmup_steps, 1)
+        return self.learning_rate * 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """Everything that decides what a run learns."""
+    """Everything that determines the result of a run."""
 
     objective: Objective = "walks"
     steps: int = 2000
     batch: int = 8  # clips per step over all processes
-    accumulate: int = 1  # parts a batch is computed in, one after the other, where memory is short
+    accumulate: int = 1  # micro-batches per batch, for less memory
     seed: int = 0
     precision: PrecisionChoice = "auto"  # of the encoder's convolutions; everything else is fp32
-    average: float = 0.998  # decay of the moving average of the weights, which is what is kept
+    ema_decay: float = 0.998  # of the exponential moving average of the weights, which is saved
     view_px: int = 128  # walks: side of the two views
-    localizer_steps: int = 0  # cycles: first steps in which only the localizer learns
-    held_out: float = 0.05  # share of the videos that are not trained on but validated with
+    localizer_steps: int = 0  # cycles: first steps that train only the localizer
+    held_out: float = 0.05  # share of the videos that is used for validation only
     held_out_clips: int = 24
     validate_every: int = 250
     checkpoint_every: int = 100
     workers: int = 1  # threads that read clips
-    mixed_shards: int = 8  # of a pack: so many at a time are shuffled together
+    mixed_shards: int = 8  # shards of a pack that are shuffled together
     encoder: ResNetConfig = field(default_factory=ResNetConfig)
     clips: ClipConfig = field(default_factory=ClipConfig)
     views: ViewConfig = field(default_factory=ViewConfig)
-    pastes: PasteConfig = field(default_factory=PasteConfig)  # walks only
+    copy_paste: CopyPasteConfig = field(default_factory=CopyPasteConfig)  # walks only
     patches: PatchConfig = field(default_factory=PatchConfig)
     walks: WalksConfig = field(default_factory=WalksConfig)
     cycles: CyclesConfig = field(default_factory=CyclesConfig)
@@ -105,39 +114,39 @@ class TrainConfig:
                 raise SettingsError(f"{name} is {getattr(self, name)}", remedy=f"set {name} to 0 or more")
         if not 0 <= self.seed < _SEEDS:
             raise SettingsError(f"seed is {self.seed}", remedy=f"give 0 to {_SEEDS - 1}")
-        if not 0 <= self.average < 1:
-            raise SettingsError(f"average is {self.average}", remedy="give 0 for none, or up to 0.9999")
+        if not 0 <= self.ema_decay < 1:
+            raise SettingsError(f"ema_decay is {self.ema_decay}", remedy="give 0 for none, or up to 0.9999")
         if self.batch % self.accumulate:
             raise SettingsError(
-                f"a batch of {self.batch} cannot be computed in {self.accumulate} equal parts",
-                remedy="choose a number of parts that divides the batch",
+                f"a batch of {self.batch} cannot be split into {self.accumulate} equal micro-batches",
+                remedy="choose a number that divides the batch",
             )
         if not 0 < self.held_out < 1:
-            raise SettingsError(f"held_out is {self.held_out}", remedy="keep a share between 0 and 1 for validation")
+            raise SettingsError(f"held_out is {self.held_out}", remedy="give a share between 0 and 1 for validation")
         if self.objective == "walks":
             self._check_views()
         else:
             self._check_patches()
 
     def _check_views(self) -> None:
-        if not _LEAST_PX <= self.view_px <= self.clips.crop_px:
+        if not _MIN_PX <= self.view_px <= self.clips.crop_px:
             raise SettingsError(
                 f"view_px is {self.view_px} and clips.crop_px {self.clips.crop_px}",
-                remedy=f"views are cut out of crops: give at least {_LEAST_PX} pixels and at most those of the crop",
+                remedy=f"views are cut out of crops: give at least {_MIN_PX} pixels and at most those of the crop",
             )
-        if not (self.walks.walk or self.walks.still or self.walks.things):
+        if not (self.walks.walk or self.walks.same_frame or self.walks.pasted):
             raise SettingsError(
-                "walks.walk, walks.still and walks.things are all 0", remedy="give at least one of them a weight"
+                "walks.walk, walks.same_frame and walks.pasted are all 0", remedy="give at least one of them a weight"
             )
 
     def _check_patches(self) -> None:
         self.patches.check_fits(self.clips.crop_px)
-        cells, least = grid_of(self.patches.patch_px).x.cells, least_patch_cells(self.cycles.localizer)
-        if self.patches.patch_px < _LEAST_PX or cells < least:
+        cells, fewest = grid_of(self.patches.patch_px).x.cells, min_patch_cells(self.cycles.localizer)
+        if self.patches.patch_px < _MIN_PX or cells < fewest:
             raise SettingsError(
                 f"patches.patch_px is {self.patches.patch_px}, {cells} cells",
-                remedy=f"the localizer {self.cycles.localizer.kind} takes patches of at least "
-                f"{max(_LEAST_PX, 8 * (least - 1) + 1)} pixels; or choose another with cycles.localizer.kind",
+                remedy=f"the localizer {self.cycles.localizer.kind} needs patches of at least "
+                f"{max(_MIN_PX, 8 * (fewest - 1) + 1)} pixels; or choose another with cycles.localizer.kind",
             )
         if not any(self.cycles.weights.values()):
             raise SettingsError(

@@ -1,9 +1,8 @@
-"""Video in and out: exact frames by index from files, image folders and arrays; H.264 files out."""
+"""Read exact frames by index from video files, image folders and arrays; write H.264 files."""
 
 from timecycle.video.frame import DEFAULT_MAX_PIXELS, Frame, Size
 from timecycle.video.opening import open_video
-from timecycle.video.part import VideoPart
-from timecycle.video.source import Video
+from timecycle.video.source import Video, VideoSlice
 from timecycle.video.writer import VideoWriter
 
-__all__ = ["DEFAULT_MAX_PIXELS", "Frame", "Size", "Video", "VideoPart", "VideoWriter", "open_video"]
+__all__ = ["DEFAULT_MAX_PIXELS", "Frame", "Size", "Video", "VideoSlice", "VideoWriter", "open_video"]

@@ -1,4 +1,4 @@
-"""Videos that are already in memory."""
+"""Videos in memory."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ class ArrayVideo(Video):
 
 
 def _rgb(array: np.ndarray) -> UInt8[np.ndarray, "height width 3"]:
-    """A copy, so that a receiver who draws on a frame does not draw on the caller's video."""
+    """Return a copy in RGB, so that changing a frame does not change the caller's array."""
     if array.ndim == 2:
         return np.repeat(array[:, :, None], 3, axis=2)
     return np.array(array, order="C")
@@ -67,7 +67,9 @@ def _check_frame(index: int, array: object) -> None:
             remedy="scale the values to 0..255 and convert them with .astype(numpy.uint8)",
         )
     if array.size == 0:
-        raise VideoError(f"frame {index} is {_described(array)}: it has no pixels", remedy="pass whole frames")
+        raise VideoError(
+            f"frame {index} is {_described(array)}: it has no pixels", remedy="pass frames with at least one pixel"
+        )
 
 
 def _described(value: object) -> str:

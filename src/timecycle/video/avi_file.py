@@ -1,7 +1,7 @@
-"""AVI by its own structure: whether its index lists the chunks that are there.
+"""Compare the index of an AVI file with its chunks.
 
-FFmpeg reads frames in order by the chunks themselves, but seeks by the index, and counts frames by its entries: one
-damaged entry, and a frame by its number is another than in order.
+FFmpeg reads frames in order from the chunks themselves, but seeks by the index and counts its entries. With one damaged
+entry, a frame read by index differs from the same frame read in order.
 """
 
 import struct
@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-_ENTRY = struct.Struct("<4sIII")  # chunk, flags, offset, size
+_ENTRY = struct.Struct("<4sIII")  # chunk name, flags, offset, size
 _LISTS = (b"LIST", b"RIFF")
-_MOST_ENTRIES = 16_000_000  # a week at 25 frames a second
+_MAX_ENTRIES = 16_000_000  # a week at 25 frames a second
 
 
-def has_sound_index(path: Path) -> bool:
-    """Whether the index of the first RIFF part lists its chunks, in their order; True for one without an index."""
+def index_matches_chunks(path: Path) -> bool:
+    """Return whether the index of the first RIFF chunk lists its chunks in order; True if there is no index."""
     with path.open("rb") as file:
         end = path.stat().st_size
         if file.read(4) != b"RIFF":
@@ -25,9 +25,9 @@ def has_sound_index(path: Path) -> bool:
         for kind, start, length in _chunks(file, 12, min(end, 8 + size)):
             file.seek(start)
             if kind == b"LIST" and file.read(4) == b"movi":
-                chunks = list(_movie(file, start + 4, start + length))
+                chunks = list(_movie_chunks(file, start + 4, start + length))
             if kind == b"idx1":
-                if length // _ENTRY.size > _MOST_ENTRIES:
+                if length // _ENTRY.size > _MAX_ENTRIES:
                     return False
                 data = file.read(length)
                 data = data[: len(data) // _ENTRY.size * _ENTRY.size]
@@ -35,17 +35,17 @@ def has_sound_index(path: Path) -> bool:
     return True
 
 
-def _movie(file: BinaryIO, start: int, end: int) -> Iterator[tuple[bytes, int]]:
-    """Names and sizes of the chunks with frames and sound, in order; those of lists inside too."""
+def _movie_chunks(file: BinaryIO, start: int, end: int) -> Iterator[tuple[bytes, int]]:
+    """Yield names and sizes of the chunks with frames and sound, in order, including those in nested lists."""
     for kind, at, length in _chunks(file, start, end):
         if kind in _LISTS:
-            yield from _movie(file, at + 4, at + length)
+            yield from _movie_chunks(file, at + 4, at + length)
         elif kind[:2].isalnum() and kind != b"JUNK" and not kind.startswith(b"ix"):
             yield kind, length
 
 
 def _chunks(file: BinaryIO, start: int, end: int) -> Iterator[tuple[bytes, int, int]]:
-    """Names, places and sizes of the chunks between two places."""
+    """Yield names, offsets and sizes of the chunks between two offsets."""
     at = start
     while at + 8 <= end:
         file.seek(at)

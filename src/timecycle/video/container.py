@@ -1,4 +1,4 @@
-"""Videos in container files (MP4, MOV, WebM, Matroska, AVI, MPEG-TS, ...), exact to the frame."""
+"""Frame-exact videos from container files (MP4, MOV, WebM, Matroska, AVI, MPEG-TS, ...)."""
 
 import threading
 from bisect import bisect_left
@@ -13,42 +13,42 @@ from jaxtyping import UInt8
 
 from timecycle.errors import VideoError
 from timecycle.files import sha256
-from timecycle.video.avi_file import has_sound_index
+from timecycle.video.avi_file import index_matches_chunks
 from timecycle.video.completeness import loss_in, undecoded_in
 from timecycle.video.cursor import Cursor, WrongTableError
 from timecycle.video.decoder import Decoder, damaged, shown_at, upright_size
 from timecycle.video.frame import Frame
 from timecycle.video.frame_table import FrameTable
 from timecycle.video.source import Video
-from timecycle.video.whole_file import DamagedVideoError, check_whole
+from timecycle.video.truncation import DamagedVideoError, check_not_truncated
 
 
 class ContainerVideo(Video):
     """A video file.
 
-    Frames are numbered in the order the decoder gives them. Their table is read on first use, from the
-    packets where those can be relied on; every decoded frame is held against it, and where it proves wrong
-    it is read again by decoding. Damage is an error: a video is never silently shorter than it should be.
-    With `allow_damaged` the frames that can be decoded are the video, and `damage` says what was found.
+    Frames are indexed in the order in which the decoder returns them. The frame table is built on first use, from the
+    packets if they are reliable; every decoded frame is compared with it, and if it proves wrong it is built again by
+    decoding. Damage is an error: a video is never silently shorter than it should be. With `allow_damaged` the video
+    consists of the frames that can be decoded, and `damage` describes the damage.
 
-    Several threads may read one video: by index they take turns, and every iteration has a decoder of its own.
+    Several threads may read one video: reads by index take turns, and every iteration has its own decoder.
     """
 
     def __init__(self, path: Path, *, max_pixels: int, allow_damaged: bool = False) -> None:
-        self._found: list[str] = []
+        self._damage: list[str] = []
         try:
-            check_whole(path)
+            check_not_truncated(path)
         except DamagedVideoError as error:
             if not allow_damaged:
                 raise
-            self._found.append(error.problem)
+            self._damage.append(error.problem)
         self._path = path
         self._allow_damaged = allow_damaged
-        # No bound method: cursors hold it, and a cycle would keep their files open until garbage collection.
+        # Not a bound method: cursors keep it, and a reference cycle would keep files open until garbage collection.
         self._decoder = partial(Decoder, path, max_pixels=max_pixels, allow_damaged=allow_damaged)
         self._lock = threading.RLock()  # for the table and the cursor
         self._known_table: FrameTable | None = None
-        self._cursor: Cursor | None = None  # for reading by index; reading in order has its own
+        self._cursor: Cursor | None = None  # for reading by index; every iteration has its own
         with self._decoder() as decoder:
             first = next(decoder.frames(), None)
             if first is None:
@@ -69,8 +69,8 @@ class ContainerVideo(Video):
     @property
     def damage(self) -> str | None:
         with self._lock:
-            _ = self._table  # where damage is allowed, its making reads the whole file
-            return self._found[0] if self._found else None
+            _ = self._table  # if damage is allowed, building it decodes the whole file
+            return self._damage[0] if self._damage else None
 
     def close(self) -> None:
         with self._lock:
@@ -82,11 +82,11 @@ class ContainerVideo(Video):
     def _table(self) -> FrameTable:
         with self._lock:
             if self._known_table is None:
-                self._known_table = self._table_of_packets() or self._decoded_table()
+                self._known_table = self._table_from_packets() or self._table_from_frames()
             return self._known_table
 
-    def _table_of_packets(self) -> FrameTable | None:
-        if self._allow_damaged:  # packets promise what decoding may not keep
+    def _table_from_packets(self) -> FrameTable | None:
+        if self._allow_damaged:  # packets may list frames that cannot be decoded
             return None
         with self._decoder() as decoder:
             table = FrameTable.from_packets(decoder)
@@ -94,31 +94,31 @@ class ContainerVideo(Video):
                 _check_complete(decoder)
             return table
 
-    def _decoded_table(self) -> FrameTable:
+    def _table_from_frames(self) -> FrameTable:
         with self._decoder() as decoder:
             table = FrameTable.from_frames(decoder)
-            if self._known_table is None:  # otherwise it is compared with that one
+            if self._known_table is None:  # otherwise `_correct_table` compares the two
                 _check_complete(decoder, decoded=len(table))
-            self._found += decoder.damage
+            self._damage += decoder.damage
             if len(table) == 0:
                 raise damaged(self._path, "no frame of it can be decoded")
-            misleads = "avi" in decoder.formats and not has_sound_index(self._path)
-            return table.without_entry_points() if decoder.damage or misleads else table
+            wrong_index = "avi" in decoder.formats and not index_matches_chunks(self._path)
+            return table.without_entry_points() if decoder.damage or wrong_index else table
 
     def _correct_table(self, wrong_at: int) -> None:
-        """Replace a table that decoding proved wrong, unless the file itself is to blame."""
-        promised = self._table
-        if promised.certain:
+        """Replace a table that decoding proved wrong; raise VideoError if the file is damaged."""
+        expected = self._table
+        if expected.certain:
             raise damaged(self._path, f"frame {wrong_at} does not decode the same way twice")
-        table = self._decoded_table()
-        # A recording may begin in the middle of a group of frames: what comes before the first keyframe, which can be
-        # decoded on its own, was never visible. A frame missing later is a loss.
-        first_key = promised.keyframes[0] if promised.keyframes else len(promised)
-        skipped = min(bisect_left(promised.pts, table.pts[0]), first_key)
-        if len(table) < len(promised) - skipped:
+        table = self._table_from_frames()
+        # A recording may begin in the middle of a group of frames: those before the first keyframe were never visible.
+        # A frame missing later is a loss.
+        first_keyframe = expected.keyframes[0] if expected.keyframes else len(expected)
+        skipped = min(bisect_left(expected.pts, table.pts[0]), first_keyframe)
+        if len(table) < len(expected) - skipped:
             raise damaged(
                 self._path,
-                f"only {len(table)} of its {len(promised)} frames can be decoded, not frame {wrong_at}",
+                f"only {len(table)} of its {len(expected)} frames can be decoded, not frame {wrong_at}",
             )
         self._known_table = table
         self.close()
@@ -131,7 +131,7 @@ class ContainerVideo(Video):
                 return self._stamped(index, self._rgb(self._cursor, self._cursor.read(index)))
             except WrongTableError as wrong:
                 self._correct_table(wrong.index)
-                return self[index]  # which a corrected table may no longer have
+                return self[index]  # a corrected table may no longer have this index
 
     def _images(self, start: int, stop: int) -> Iterator[tuple[int, UInt8[np.ndarray, "height width 3"]]]:
         to_the_end = stop == len(self)
@@ -165,14 +165,14 @@ class ContainerVideo(Video):
         return cursor.rgb(frame)
 
     def _block_start(self, lowest: int, stop: int) -> int:
-        """The first keyframe of the block, if it has one: what lies before it need not be decoded twice."""
+        """Return the first keyframe of the block, if it has one, so that no frame before it is decoded twice."""
         keyframes = self._table.keyframes
-        place = bisect_left(keyframes, lowest)
-        return keyframes[place] if place < len(keyframes) and keyframes[place] < stop else lowest
+        position = bisect_left(keyframes, lowest)
+        return keyframes[position] if position < len(keyframes) and keyframes[position] < stop else lowest
 
 
 def _check_complete(decoder: Decoder, *, decoded: int | None = None) -> None:
-    """Report a loss that only the whole file shows."""
+    """Report missing frames, which only show after reading the whole file."""
     loss = loss_in(decoder) or (None if decoded is None else undecoded_in(decoder, decoded))
     if loss is not None:
         decoder.report(loss)

@@ -1,11 +1,10 @@
-"""One open video file: the only module that talks to FFmpeg's decoders.
+"""An open video file: the only module that calls FFmpeg's decoders.
 
-Everything PyAV may raise on a damaged file leaves this module as one VideoError. What FFmpeg only says of damage, and
-passes over, is an error too.
+Whatever PyAV raises on a damaged file leaves this module as VideoError. Damage that FFmpeg only logs is an error too.
 
-Colours: swscale converts to RGB with the matrix the stream is tagged with (BT.601, BT.709, BT.2020) and its
-range; untagged video is taken as BT.601 of limited range. Pixels are taken as square: a sample aspect ratio
-is not applied, so that a frame has the pixels that were coded.
+Colours: swscale converts to RGB with the matrix and range of the stream's tags (BT.601, BT.709, BT.2020); untagged
+video is taken as BT.601 of limited range. Pixels are taken as square: a sample aspect ratio is not applied, so that a
+frame has the pixels that were coded.
 """
 
 import contextlib
@@ -26,9 +25,8 @@ from av.video.stream import VideoStream
 from jaxtyping import UInt8
 
 from timecycle.errors import VideoError
-from timecycle.video.ffmpeg_log import Message, listening
+from timecycle.video.ffmpeg_log import Message, capture_messages, damage_in
 from timecycle.video.frame import DEFAULT_MAX_PIXELS, Size
-from timecycle.video.spoken_damage import damage_in
 from timecycle.video.tally import Tally
 
 if TYPE_CHECKING:
@@ -37,12 +35,12 @@ else:
     VideoPacket = Packet  # generic in PyAV's stubs only
 
 _REENCODE = "re-encode it with: ffmpeg -i IN -c:v libx264 OUT.mp4"
-_MEND = (
-    "copy it again from where it came, or use what can be decoded with --allow-damaged "
+_REPAIR = (
+    "copy it again from its source, or use what can be decoded with --allow-damaged "
     f"(Python: allow_damaged=True), or {_REENCODE}"
 )
 
-# Containers only. FFmpeg would also open playlists and scripts, which name other files and servers to read.
+# Containers only. FFmpeg would also open playlists and scripts, which refer to other files and servers.
 _FORMATS = (
     "3g2,3gp,apng,asf,avi,dv,flv,gif,h264,hevc,ivf,m4a,m4v,matroska,mj2,mjpeg,mov,mp4,mpeg,mpegts,"
     "mpegvideo,mxf,nut,obu,ogg,rm,webm,yuv4mpegpipe"
@@ -50,18 +48,18 @@ _FORMATS = (
 
 _LARGE_PIXELS = 1280 * 720
 
-# A forged header turns a few thousand bytes into a gigabyte of frames. No codec makes a frame, even a black one, this
-# much smaller than its pixels and keeps it in so small a file.
+# A forged header can make a few thousand bytes decode to a gigabyte of frames. No codec, even for black frames, reaches
+# this many pixels per byte of the file.
 _PIXELS_PER_BYTE = 4096
 _ALWAYS_CREDIBLE = 4096 * 2304
 
-_DEFAULT_RATE = Fraction(25)  # what FFmpeg too assumes for a raw stream without times
+_DEFAULT_RATE = Fraction(25)  # as FFmpeg assumes for a raw stream without times
 
 
 class Decoder:
-    """A video file with a present position, from which packets or frames are read.
+    """A video file with a read position, from which packets or frames are read.
 
-    Damage raises VideoError; with `allow_damaged` it is noted in `damage`, and what can be decoded is given.
+    Damage raises VideoError; with `allow_damaged` it is added to `damage`, and decoding continues.
     """
 
     def __init__(self, path: Path, *, max_pixels: int, allow_damaged: bool = False) -> None:
@@ -71,21 +69,21 @@ class Decoder:
         self._allow_damaged = allow_damaged
         options = _options(min(max_pixels, _credible_pixels(path, max_pixels)))
         self._sent = 0  # packets since the start or the last seek
-        self._key: int | None = None  # when the first keyframe since then is shown
-        self._is_showing = False  # whether a frame has come since then
-        with decoding(path), listening() as messages:
-            # "file:" keeps a colon in a name from being taken for a protocol.
+        self._first_keyframe: int | None = None  # the pts of the first keyframe since then
+        self._has_output = False  # whether a frame has been decoded since then
+        with decoding(path), capture_messages() as messages:
+            # Without "file:", a colon in a name would be taken for a protocol.
             self._container: InputContainer = av.open(
                 f"file:{path}",
                 options=options,
-                metadata_errors="replace",  # titles in old encodings are no reason to refuse a film
+                metadata_errors="replace",  # titles in old encodings do no harm
             )
         try:
             self._stream = _video_stream(path, self._container)
             _check_pixels(path, self._stream, max_pixels=max_pixels)
             self._stream.codec_context.options = options
             _set_threads(self._stream, one=allow_damaged)
-            self._heed_container(messages)
+            self._check_container(messages)
         except BaseException:
             self.close()
             raise
@@ -97,7 +95,7 @@ class Decoder:
 
     @property
     def rate(self) -> Fraction:
-        """The average frames per second the file declares."""
+        """The average frame rate that the file declares."""
         return self._stream.average_rate or self._stream.guessed_rate or _DEFAULT_RATE
 
     @property
@@ -107,12 +105,12 @@ class Decoder:
 
     @property
     def packets_are_frames(self) -> bool:
-        """Whether the container stores exactly one frame per packet, with its time of presentation."""
+        """Whether the container stores one frame per packet, with its presentation time."""
         return not {"mp4", "matroska"}.isdisjoint(self.formats)
 
     @property
     def reorders(self) -> bool:
-        """Whether frames of the codec may be stored in another order than they are shown."""
+        """Whether the codec may store frames in another order than they are shown."""
         return self._stream.codec_context.codec.reorder
 
     @property
@@ -122,58 +120,58 @@ class Decoder:
 
     @property
     def declared_frames(self) -> int:
-        """How many frames the container says the stream has; 0 where it does not say."""
+        """The number of frames that the container declares; 0 if it declares none."""
         return self._stream.frames
 
     @property
     def declared_seconds(self) -> float | None:
-        """When the last frame ends by the container's word; None where it does not say, or speaks of sound too."""
-        others = [s for s in self._container.streams if s.type == "audio"]
-        if others or self._container.duration is None:
+        """The declared end of the last frame; None if the container does not declare it, or also has sound."""
+        has_sound = any(stream.type == "audio" for stream in self._container.streams)
+        if has_sound or self._container.duration is None:
             return None
         return self._container.duration / av.time_base
 
     @property
     def track(self) -> tuple[int, int]:
-        """The number that the container gives to the stream, and its place among the streams with pictures."""
+        """The container's number of the stream, and the stream's position among the video streams."""
         return self._stream.id, list(self._container.streams.video).index(self._stream)
 
     def packets(self) -> Iterator[VideoPacket]:
-        """The packets from here to the end that hold a picture to be shown."""
+        """Yield the packets from here to the end that contain a visible frame."""
         with decoding(self.path):
-            for packet in self._whole_packets():
+            for packet in self._checked_packets():
                 if not packet.is_discard and not (self.hides_frames and _is_hidden_vp8(packet)):
                     yield packet
 
     def frames(self) -> Iterator[VideoFrame]:
-        """The frames from here to the end, in the order of presentation."""
+        """Yield the frames from here to the end, in the order of presentation."""
         with decoding(self.path):
-            for packet in self._whole_packets():
-                yield from self._decoded_packet(packet)
-            yield from self._decoded_packet(None)
+            for packet in self._checked_packets():
+                yield from self._decode_packet(packet)
+            yield from self._decode_packet(None)
 
     def seek(self, stamp: int) -> None:
-        """Go to a keyframe near `stamp`: as a rule, not always, at or before it."""
-        self._sent, self._key, self._is_showing = 0, None, False
+        """Seek to a keyframe near `stamp`: usually, but not always, at or before it."""
+        self._sent, self._first_keyframe, self._has_output = 0, None, False
         self.tally.stop()
         with decoding(self.path):
             self._container.seek(stamp, stream=self._stream)
 
-    def report(self, what: str) -> None:
-        """Raise VideoError for this damage, or note it where damage is allowed."""
+    def report(self, problem: str) -> None:
+        """Raise VideoError for damage, or record it if damage is allowed."""
         if not self._allow_damaged:
-            raise damaged(self.path, what)
-        self.damage.append(what)
+            raise damaged(self.path, problem)
+        self.damage.append(problem)
 
     def check_intact(self, frame: VideoFrame) -> None:
-        """Report a frame of which the decoder had to make up a part."""
+        """Report a frame that the decoder could only partly reconstruct."""
         if frame.is_corrupt:
             self.report(f"the frame {shown_at(frame)} is broken")
 
     def close(self) -> None:
         """Close the file."""
-        # PyAV frees a decoder, and waits for its threads, holding Python's lock; a thread that has something to log
-        # waits for the same lock. So the threads end their work here, where the lock is free.
+        # PyAV frees a decoder, and waits for its threads, while it holds Python's lock; a thread that logs a message
+        # waits for the same lock. So the threads finish here, where the lock is free.
         stream = getattr(self, "_stream", None)
         if stream is not None:
             with contextlib.suppress(av.FFmpegError):
@@ -190,10 +188,10 @@ class Decoder:
         if hasattr(self, "_container"):
             self.close()
 
-    def _whole_packets(self) -> Iterator[VideoPacket]:
+    def _checked_packets(self) -> Iterator[VideoPacket]:
         packets = self._container.demux(self._stream)
         while True:
-            with listening() as messages:
+            with capture_messages() as messages:
                 try:
                     packet = next(packets, None)
                 except av.FFmpegError as error:
@@ -201,91 +199,91 @@ class Decoder:
                         raise
                     self.report(error.strerror or str(error))
                     packet = None
-            self._heed_container(messages)
+            self._check_container(messages)
             if packet is None:
                 self.tally.end_reached()
                 return
             if packet.is_corrupt:
-                self.report("a part of it is incomplete")
+                self.report("a packet is incomplete")
             self.tally.count(packet)
-            if packet.size:  # an empty packet would tell the decoder that the video ends here
+            if packet.size:  # an empty packet would make the decoder end
                 yield packet
 
-    def _decoded_packet(self, packet: VideoPacket | None) -> list[VideoFrame]:
-        """The frames that are complete with this packet, or that are left at the end."""
+    def _decode_packet(self, packet: VideoPacket | None) -> list[VideoFrame]:
+        """Decode a packet, or the remaining frames at the end (None)."""
         frames: list[VideoFrame] = []
-        with listening() as messages:
+        with capture_messages() as messages:
             try:
                 frames = list(self._stream.decode(packet))
             except av.FFmpegError as error:
                 if not self._allow_damaged:
                     raise
                 self.report(error.strerror or str(error))
-        heard = self._lacks_nothing(packet, shows=bool(frames))
+        has_references = self._has_references(packet, decoded=bool(frames))
         codec = self._stream.codec_context.codec
-        what = damage_in(messages, speakers=(codec.name, codec.canonical_name)) if heard else None
-        if what is not None:
-            place = f"near {shown_at(frames[0])[3:]}" if frames else "near its end"
-            self.report(f"{place} the decoder says: {what}")
+        problem = damage_in(messages, senders=(codec.name, codec.canonical_name)) if has_references else None
+        if problem is not None:
+            where = f"near {shown_at(frames[0])[3:]}" if frames else "near its end"
+            self.report(f"{where} the decoder says: {problem}")
         return frames
 
-    def _lacks_nothing(self, packet: VideoPacket | None, *, shows: bool) -> bool:
-        """Whether what is said of a packet is said of a frame that has all it refers to.
+    def _has_references(self, packet: VideoPacket | None, *, decoded: bool) -> bool:
+        """Return whether all frames that the packet refers to have been decoded, so that a message means damage.
 
-        A recording may begin between keyframes, and seeking may land there. What is decoded before the first
-        keyframe, or shown before it, lacks what came earlier; that is no damage.
+        A recording may begin between keyframes, and a seek may land there. Frames stored or shown before the first
+        keyframe lack earlier frames, which is no damage.
         """
         self._sent += 1
-        was_showing, self._is_showing = self._is_showing, self._is_showing or shows
+        had_output, self._has_output = self._has_output, self._has_output or decoded
         if packet is None or packet.pts is None:
-            return was_showing or (self._sent == 1 and shows)
-        if self._key is None and packet.is_keyframe:
-            self._key = packet.pts
-        return self._key is not None and packet.pts >= self._key
+            return had_output or (self._sent == 1 and decoded)
+        if self._first_keyframe is None and packet.is_keyframe:
+            self._first_keyframe = packet.pts
+        return self._first_keyframe is not None and packet.pts >= self._first_keyframe
 
-    def _heed_container(self, messages: Sequence[Message]) -> None:
-        what = damage_in(messages, speakers=(self._container.format.name,))
-        if what is not None:
-            self.report(f"the container's reader says: {what}")
+    def _check_container(self, messages: Sequence[Message]) -> None:
+        problem = damage_in(messages, senders=(self._container.format.name,))
+        if problem is not None:
+            self.report(f"the container's reader says: {problem}")
 
 
 def upright_rgb(path: Path, frame: VideoFrame, reformatter: VideoReformatter) -> UInt8[np.ndarray, "height width 3"]:
-    """The picture as a viewer shows it; alpha is dropped, more than 8 bits are rounded.
+    """Convert a frame to RGB with its rotation applied; alpha is dropped, more than 8 bits are rounded.
 
-    One reformatter serves all frames of a video: a frame's own would set up the conversion anew, and what it
-    takes is given back only when Python looks for unreachable objects.
+    One reformatter is shared by all frames of a video: a new one per frame would set up the conversion every time, and
+    its memory would be freed only by Python's garbage collector.
     """
     with decoding(path):
         return np.ascontiguousarray(_upright(reformatter.reformat(frame, format="rgb24").to_ndarray(), frame))
 
 
 def upright_size(frame: VideoFrame) -> Size:
-    """The size of the picture as a viewer shows it."""
+    """Return the size of a frame with its rotation applied."""
     coded = np.empty((frame.height, frame.width, 0), np.uint8)
     height_px, width_px, _ = _upright(coded, frame).shape
     return Size(height_px, width_px)
 
 
 def shown_at(frame: VideoFrame) -> str:
-    """When the frame is shown, for messages."""
+    """Return the time of a frame, for messages."""
     if frame.pts is None or frame.time_base is None:
         return "at an unknown time"
     return f"at {float(frame.pts * frame.time_base):.3f} s"
 
 
-def damaged(path: Path, what: str) -> VideoError:
-    """The error for a file whose content does not decode."""
-    return VideoError(f"{path} is damaged: {what}", remedy=_MEND)
+def damaged(path: Path, problem: str) -> VideoError:
+    """Return the error for a damaged file."""
+    return VideoError(f"{path} is damaged: {problem}", remedy=_REPAIR)
 
 
 @contextlib.contextmanager
 def decoding(path: Path) -> Iterator[None]:
-    """Turn whatever FFmpeg and PyAV raise into one VideoError."""
+    """Raise all errors of FFmpeg and PyAV as VideoError."""
     try:
         yield
     except VideoError:
         raise
-    except Exception as error:  # UnicodeDecodeError and AttributeError have been seen on damaged files
+    except Exception as error:  # damaged files have raised UnicodeDecodeError and AttributeError
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise VideoError(
             f"{path} cannot be decoded: {reason}",
@@ -294,7 +292,7 @@ def decoding(path: Path) -> Iterator[None]:
 
 
 def _credible_pixels(path: Path, max_pixels: int) -> int:
-    """The most pixels that a frame of so small a file may have; 4K, and what a caller allows by hand, always."""
+    """Return the largest credible frame size for the size of the file; 4K and an explicit `max_pixels` are accepted."""
     if max_pixels != DEFAULT_MAX_PIXELS:
         return max_pixels
     try:
@@ -304,18 +302,18 @@ def _credible_pixels(path: Path, max_pixels: int) -> int:
 
 
 def _options(max_pixels: int) -> dict[str, str]:
-    # FFmpeg enforces max_pixels too, before it allocates: a header inside the stream may lie.
+    # FFmpeg also checks max_pixels, before it allocates: a header inside the stream may be forged.
     return {"protocol_whitelist": "file", "format_whitelist": _FORMATS, "max_pixels": str(max_pixels)}
 
 
 def _video_stream(path: Path, container: InputContainer) -> VideoStream:
-    """The first video stream that is not cover art."""
+    """Return the first video stream that is not cover art."""
     with decoding(path):
         streams = [s for s in container.streams.video if not s.disposition & av.stream.Disposition.attached_pic]
     if not streams:
         raise VideoError(
             f"{path} has no video stream ({container.format.long_name})",
-            remedy="pass a file with pictures, not only sound",
+            remedy="pass a file that contains video, not only sound",
         )
     if cast(object, streams[0].codec_context) is None:
         raise VideoError(f"{path} uses a codec that cannot be decoded here", remedy=_REENCODE)
@@ -337,22 +335,22 @@ def _check_pixels(path: Path, stream: VideoStream, *, max_pixels: int) -> None:
 
 
 def _set_threads(stream: VideoStream, *, one: bool) -> None:
-    """Whole frames in parallel where frames are large; else one thread, which small frames decode fastest with.
+    """Decode large frames in parallel and small ones in one thread, which is fastest for them.
 
-    Never PyAV's default, slices in parallel: it loses FFmpeg's word that a slice was damaged.
+    Never use PyAV's default, slices in parallel: FFmpeg's messages about damaged slices would be lost.
     """
     codec = stream.codec_context
     codec.thread_type = ThreadType.FRAME
-    codec.thread_count = 0 if codec.width * codec.height >= _LARGE_PIXELS and not one else 1  # 0: as many as sensible
+    codec.thread_count = 0 if codec.width * codec.height >= _LARGE_PIXELS and not one else 1  # 0: FFmpeg chooses
 
 
 def _is_hidden_vp8(packet: VideoPacket) -> bool:
-    """Whether this VP8 packet only prepares later frames (RFC 6386, 9.1: the show_frame bit)."""
+    """Return whether a VP8 packet only prepares later frames (RFC 6386, 9.1: the show_frame bit)."""
     return not memoryview(packet)[0] & 0b1_0000
 
 
 def _upright(image: np.ndarray, frame: VideoFrame) -> np.ndarray:
-    """`image` turned and mirrored as the frame's display matrix says, by quarter turns."""
+    """Rotate by quarter turns and mirror `image` according to the frame's display matrix."""
     side_data = cast("dict[str, Any]", frame.side_data).get("DISPLAYMATRIX")
     if side_data is None:
         return image

@@ -1,4 +1,4 @@
-"""What a video is made of: one frame with its place in time, and the size all frames share."""
+"""A frame with its index and time, and the size that all frames of a video share."""
 
 from dataclasses import dataclass
 
@@ -7,26 +7,26 @@ from jaxtyping import UInt8
 
 from timecycle.errors import VideoError
 
-# An 8K frame has 33 million pixels. Anything much larger is more likely a forged header than footage, and
-# would cost hundreds of megabytes before anybody could notice.
+# An 8K frame has 33 million pixels. A much larger frame is more likely a forged header than footage, and would take
+# hundreds of megabytes before anything is noticed.
 DEFAULT_MAX_PIXELS = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Size:
-    """Height and width in pixels, as a viewer sees the picture (rotation applied)."""
+    """Height and width in pixels, with the rotation applied."""
 
     height_px: int
     width_px: int
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Height and width, as arrays have them."""
+        """Height and width in the order of array axes."""
         return self.height_px, self.width_px
 
     @property
     def pixels(self) -> int:
-        """How many pixels one frame has."""
+        """The number of pixels of one frame."""
         return self.height_px * self.width_px
 
     def __str__(self) -> str:
@@ -35,12 +35,12 @@ class Size:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Frame:
-    """One picture of a video; `image` belongs to the receiver, who may change it."""
+    """One frame of a video; `image` is not shared, so the receiver may change it."""
 
-    index: int  # place in the order of presentation, from 0
-    number: int  # what the video itself calls this frame: the number in an image file's name, otherwise the index
+    index: int  # in the order of presentation, from 0
+    number: int  # the number in the image file's name, otherwise the index
     pts: int  # presentation time in units of the video's `time_base`
-    time_seconds: float  # pts * time_base: the container's own clock, which need not start at 0
+    time_seconds: float  # pts * time_base, in the time of the container, which need not start at 0
     image: UInt8[np.ndarray, "height width 3"]  # RGB, upright
 
     def __repr__(self) -> str:
@@ -49,7 +49,7 @@ class Frame:
 
 
 def rgb_of(image: object) -> UInt8[np.ndarray, "height width 3"]:
-    """The pixels of a frame or of an RGB image; refuses others, which would be matched as something else."""
+    """Return the pixels of a frame or of an RGB array; raise VideoError for any other image."""
     if isinstance(image, Frame):
         return image.image
     if isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3:

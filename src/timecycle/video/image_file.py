@@ -1,4 +1,4 @@
-"""One image file: its upright size from the header alone, and its pixels."""
+"""Read one image file: its size from the header, and its pixels, with the EXIF orientation applied."""
 
 import contextlib
 import threading
@@ -13,29 +13,29 @@ from PIL.ExifTags import Base as ExifTag
 
 from timecycle.errors import VideoError
 from timecycle.video.frame import Size
-from timecycle.video.whole_file import check_regular
+from timecycle.video.truncation import check_regular
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp"})
 
-# What Pillow may take a file for, whatever its name: among its other formats are some that start programs. An MPO is
-# found by the reader of JPEG.
+# The formats that Pillow may detect, whatever the file's name: some of its other formats start programs. MPO files are
+# detected by the JPEG reader.
 IMAGE_FORMATS = ("JPEG", "PNG", "BMP", "TIFF", "WEBP")
 
 _PNG = b"\x89PNG\r\n\x1a\n"
-_PAGES_COUNTED = 100  # of a TIFF, whose pages are a chain that has to be followed
-_WARNINGS = threading.Lock()  # Python's filters of warnings belong to all threads
+_MAX_PAGES = 100  # counted in a TIFF, whose pages are a linked list
+_WARNINGS_LOCK = threading.Lock()  # all threads share Python's warning filters
 
 _SIDEWAYS = frozenset({5, 6, 7, 8})  # the EXIF orientations that swap height and width
 
 
 def image_size(path: Path, *, max_pixels: int) -> Size:
-    """The size of the upright image, read from the header."""
+    """Return the size of the upright image, read from the header."""
     with _opened(path, max_pixels=max_pixels) as image:
         return _upright_size(image)
 
 
 def read_image(path: Path, *, max_pixels: int) -> np.ndarray:
-    """The upright pixels: uint8 (height, width, 3), or (height, width) numbers if grey deeper than 8 bits."""
+    """Return the upright pixels: uint8 (height, width, 3), or (height, width) if grey with more than 8 bits."""
     check_png(path)
     with _opened(path, max_pixels=max_pixels) as image:
         upright = ImageOps.exif_transpose(image) if _orientation(image) != 1 else image
@@ -44,7 +44,7 @@ def read_image(path: Path, *, max_pixels: int) -> np.ndarray:
 
 
 def check_png(path: Path) -> None:
-    """Raise VideoError if a PNG is not what was written: its chunks have checksums, which Pillow passes over."""
+    """Raise VideoError if a chunk of a PNG does not match its checksum, which Pillow does not verify."""
     check_regular(path)
     try:
         with path.open("rb") as file:
@@ -59,14 +59,10 @@ def check_png(path: Path) -> None:
                 stated = file.read(4)
                 if stated != checksum.to_bytes(4, "big"):
                     cut = rest > 0 or len(stated) < 4
-                    what = (
-                        f"it ends within its part at byte {at}"
-                        if cut
-                        else f"its part at byte {at} is not what was written"
-                    )
+                    problem = "is incomplete" if cut else "does not match its checksum"
                     raise VideoError(
-                        f"{path} is damaged: {what}",
-                        remedy="copy it again from where it came, or save it again",
+                        f"{path} is damaged: its chunk at byte {at} {problem}",
+                        remedy="copy it again from its source, or save it again",
                     )
     except OSError as error:
         raise VideoError(f"{path} cannot be read: {error.strerror or error}", remedy="restore the file") from error
@@ -74,11 +70,11 @@ def check_png(path: Path) -> None:
 
 @contextlib.contextmanager
 def _opened(path: Path, *, max_pixels: int) -> Iterator[Image.Image]:
-    """The image with only its header read; every fault of the file becomes one error."""
+    """Open an image and read its header; raise all faults of the file as VideoError."""
     check_regular(path)
     try:
-        with _WARNINGS, warnings.catch_warnings():
-            # The cap below says the same, as an error and with a remedy.
+        with _WARNINGS_LOCK, warnings.catch_warnings():
+            # `_check_pixels` raises an error with a remedy instead.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             image = Image.open(path, formats=IMAGE_FORMATS)
         with image:
@@ -92,7 +88,7 @@ def _opened(path: Path, *, max_pixels: int) -> Iterator[Image.Image]:
     except Exception as error:  # decoders of damaged files raise nearly anything
         raise VideoError(
             f"{path} cannot be read as an image: {error}",
-            remedy="replace the file by a whole JPEG, PNG, BMP, TIFF or WebP image",
+            remedy="replace the file by an intact JPEG, PNG, BMP, TIFF or WebP image",
         ) from error
 
 
@@ -110,39 +106,39 @@ def _too_large(path: Path, max_pixels: int) -> VideoError:
 
 def _check_single(path: Path, image: Image.Image) -> None:
     pages = _pages(image)
-    # The second picture of an MPO (a JPEG of many phones and cameras) is a preview or the other eye's view.
+    # The second image of an MPO (a JPEG of many phones and cameras) is a preview or the view of the other eye.
     if pages > 1 and image.format != "MPO":
         raise VideoError(
-            f"{path} holds {pages if pages < _PAGES_COUNTED else f'{pages} or more'} images, "
+            f"{path} holds {pages if pages < _MAX_PAGES else f'{pages} or more'} images, "
             "but one image per file is read",
             remedy="write every image to a file of its own and pass the folder",
         )
 
 
 def _pages(image: Image.Image) -> int:
-    """How many images a file holds, counted up to `_PAGES_COUNTED`."""
+    """Return the number of images in a file, counted up to `_MAX_PAGES`."""
     if image.format != "TIFF":
         return int(getattr(image, "n_frames", 1))
-    for page in range(1, _PAGES_COUNTED):
+    for page in range(1, _MAX_PAGES):
         try:
             image.seek(page)
         except EOFError:
             image.seek(0)
             return page
-    return _PAGES_COUNTED
+    return _MAX_PAGES
 
 
 def _upright_size(image: Image.Image) -> Size:
     width_px, height_px = image.size
-    # Pillow turns a TIFF itself and already reports its upright size.
+    # Pillow rotates a TIFF itself and reports its upright size.
     if image.format != "TIFF" and _orientation(image) in _SIDEWAYS:
         return Size(width_px, height_px)
     return Size(height_px, width_px)
 
 
 def _orientation(image: Image.Image) -> int:
-    """The EXIF orientation, 1 (upright) if there is none."""
+    """Return the EXIF orientation, 1 (upright) if there is none."""
     if image.format == "PNG" and "exif" not in image.info:
-        return 1  # asking Pillow would decode the whole image in search of one
+        return 1  # Pillow would decode the whole image to search for one
     orientation = image.getexif().get(ExifTag.Orientation, 1)
     return orientation if isinstance(orientation, int) else 1

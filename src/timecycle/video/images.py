@@ -1,4 +1,4 @@
-"""A video kept as one image file per frame."""
+"""Videos stored as one image file per frame."""
 
 import hashlib
 import re
@@ -20,9 +20,11 @@ from timecycle.video.frame import Size
 from timecycle.video.image_file import IMAGE_SUFFIXES, image_size, read_image
 from timecycle.video.source import Video
 
+_NUMBER_FIELD = re.compile(r"%(?:0?(\d{1,2}))?d|(#+)")  # of a pattern such as shot_%04d.jpg or shot_####.jpg
+
 
 class ImagesVideo(Video):
-    """Frames from image files of one size; the headers of all are checked on opening, pixels when read."""
+    """Frames from image files of one size; all headers are checked on opening, pixels when a frame is read."""
 
     def __init__(self, name: str, paths: Sequence[Path], *, time_base: Fraction, max_pixels: int) -> None:
         super().__init__(name=name, size=_common_size(paths, max_pixels=max_pixels), time_base=time_base)
@@ -35,13 +37,12 @@ class ImagesVideo(Video):
 
     @cached_property
     def numbers(self) -> Sequence[int]:
-        found = [frame_number(path) for path in self._paths]
-        numbers = [number for number in found if number is not None]
-        rising = len(numbers) == len(found) and all(a < b for a, b in pairwise(numbers))
-        return numbers if rising else range(len(self._paths))
+        numbers = [number for path in self._paths if (number := frame_number(path)) is not None]
+        increasing = len(numbers) == len(self._paths) and all(a < b for a, b in pairwise(numbers))
+        return numbers if increasing else range(len(self._paths))
 
     @property
-    def given_fps(self) -> float:
+    def assumed_fps(self) -> float:
         return float(1 / self.time_base)
 
     def fingerprint(self) -> str:
@@ -70,17 +71,17 @@ class ImagesVideo(Video):
 
     @cached_property
     def _brightness(self) -> "_Brightness | None":
-        """One scale for the whole video, so that a frame's grey does not depend on the other frames read."""
+        """One brightness scale for the whole video, so that frames do not depend on which others were read."""
         first = read_image(self._paths[0], max_pixels=self._max_pixels)
         return _Brightness.of(first) if first.ndim == 2 else None
 
 
 @dataclass(frozen=True)
 class _Brightness:
-    """A linear map from deep grey to 8 bits.
+    """A linear map from grey values of more than 8 bits to 8 bits.
 
-    Cameras of microscopes and thermal cameras use 10 to 14 of a file's 16 bits, and rarely say which, so
-    the full range would give black frames; percentiles rather than extremes bear a few hot pixels.
+    Microscopes and thermal cameras use 10 to 14 of a file's 16 bits, and rarely say which, so the full range would give
+    black frames. Percentiles instead of extremes tolerate a few hot pixels.
     """
 
     black: float
@@ -88,41 +89,41 @@ class _Brightness:
 
     @classmethod
     def of(cls, image: np.ndarray) -> "_Brightness":
-        """The map that sends the 0.1 and 99.9 percentiles of `image` to black and white."""
+        """Return the map of the 0.1 and 99.9 percentiles of `image` to black and white."""
         finite = image[np.isfinite(image)]
         black, white = np.percentile(finite, (0.1, 99.9)) if finite.size else (0, 1)
         return cls(float(black), float(max(white, np.nextafter(black, np.inf))))
 
     def to_rgb(self, image: np.ndarray) -> UInt8[np.ndarray, "height width 3"]:
-        """The scaled picture, grey in three channels; values outside the range are clipped."""
+        """Return the scaled image, grey in three channels; values outside the range are clipped."""
         scaled = (image.astype(np.float64) - self.black) / (self.white - self.black)
         grey = np.rint(255 * np.nan_to_num(np.clip(scaled, 0, 1))).astype(np.uint8)
         return np.repeat(grey[:, :, None], 3, axis=2)
 
 
 def images_in_folder(folder: Path) -> Sequence[Path]:
-    """The folder's images in natural order; hidden files and files that are no images are passed over."""
+    """Return the folder's images in natural order; hidden files and other files are ignored."""
     try:
-        names = [path for path in folder.iterdir() if not path.name.startswith(".") and path.is_file()]
+        files = [path for path in folder.iterdir() if not path.name.startswith(".") and path.is_file()]
     except OSError as error:
         raise VideoError(f"{folder} cannot be listed: {error.strerror}", remedy="allow reading the folder") from error
-    paths = sorted((path for path in names if path.suffix.lower() in IMAGE_SUFFIXES), key=natural_order)
+    paths = sorted((path for path in files if path.suffix.lower() in IMAGE_SUFFIXES), key=natural_order)
     if not paths:
         raise VideoError(
             f"the folder {folder} holds no images ({', '.join(sorted(IMAGE_SUFFIXES))})",
             remedy="pass the folder whose files are the frames",
         )
-    _check_no_twins(folder, paths)
-    check_no_gap(folder, paths)
+    _check_no_equal_names(folder, paths)
+    _check_no_gap(folder, paths)
     return paths
 
 
 def images_matching(pattern: Path) -> Sequence[Path]:
-    """The images a glob pattern finds, by folder and then in natural order; gaps in numbers are allowed."""
+    """Return the images that match a glob pattern, by folder and then in natural order; numbers may have gaps."""
     try:
-        found = Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))
+        matching = Path(pattern.anchor).glob(str(pattern.relative_to(pattern.anchor)))
         paths = sorted(
-            (path for path in found if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()),
+            (path for path in matching if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()),
             key=lambda path: (path.parent, natural_order(path)),
         )
     except (ValueError, NotImplementedError, OSError) as error:
@@ -131,6 +132,25 @@ def images_matching(pattern: Path) -> Sequence[Path]:
         raise VideoError(
             f"no image matches {pattern}", remedy="check the pattern, and quote it so that the shell keeps it"
         )
+    return paths
+
+
+def is_numbered(path: Path) -> bool:
+    """Return whether the file's name is a pattern with a frame number, such as shot_%04d.jpg or shot_####.jpg."""
+    return _NUMBER_FIELD.search(path.name) is not None and path.suffix.lower() in IMAGE_SUFFIXES
+
+
+def images_numbered(path: Path) -> Sequence[Path]:
+    """Return the images that match a pattern with a frame number, in order; a missing number is an error."""
+    pattern = re.compile(_number_regex(path.name))
+    try:
+        matching = [file for file in path.parent.iterdir() if pattern.fullmatch(file.name) and file.is_file()]
+    except OSError as error:
+        raise VideoError(f"{path.parent} cannot be listed: {error.strerror}", remedy="check the path") from error
+    if not matching:
+        raise VideoError(f"no image matches {path}", remedy="check the pattern: %04d or #### are four digits")
+    paths = sorted(matching, key=natural_order)
+    _check_no_gap(path.parent, paths)
     return paths
 
 
@@ -146,12 +166,12 @@ def _common_size(paths: Sequence[Path], *, max_pixels: int) -> Size:
 def _sizes_differ(path: Path, size: Size, first: Path, first_size: Size) -> VideoError:
     return VideoError(
         f"{path} is {size} but {first.name} is {first_size}",
-        remedy="bring all frames to one size, or remove the image if it is no frame",
+        remedy="bring all frames to one size, or remove the image if it is not a frame",
     )
 
 
-def _check_no_twins(folder: Path, paths: Sequence[Path]) -> None:
-    """Frames and their masks often share names; as one video they would alternate."""
+def _check_no_equal_names(folder: Path, paths: Sequence[Path]) -> None:
+    """Refuse images that differ only in their suffix: frames and their masks, which would alternate in the video."""
     for one, other in pairwise(sorted(paths, key=lambda path: path.stem)):
         if one.stem == other.stem:
             raise VideoError(
@@ -161,8 +181,8 @@ def _check_no_twins(folder: Path, paths: Sequence[Path]) -> None:
             )
 
 
-def check_no_gap(folder: Path, paths: Sequence[Path]) -> None:
-    """Refuse a numbered series that leaves out a frame."""
+def _check_no_gap(folder: Path, paths: Sequence[Path]) -> None:
+    """Refuse a numbered series with a missing frame."""
     missing = _missing_frame([path.name for path in paths])
     if missing is not None:
         raise VideoError(
@@ -172,22 +192,32 @@ def check_no_gap(folder: Path, paths: Sequence[Path]) -> None:
         )
 
 
+def _number_regex(name: str) -> str:
+    """Return a regular expression that has digits in place of each number field."""
+    regex, end = "", 0
+    for field in _NUMBER_FIELD.finditer(name):
+        digits = int(field[1] or 1) if field[2] is None else len(field[2])
+        regex += re.escape(name[end : field.start()]) + rf"[0-9]{{{digits},}}"
+        end = field.end()
+    return regex + re.escape(name[end:])
+
+
 def _glob(name: str) -> str:
-    """The pattern of a series that a file belongs to: shot010_*.jpg."""
+    """Return the glob pattern of the series that a file belongs to: shot010_*.jpg."""
     return re.sub(r"\d+(\D*)$", r"*\1", name)
 
 
 def _missing_frame(names: Sequence[str]) -> tuple[int, str] | None:
-    """Number and name of the first frame a numbered series leaves out.
+    """Return the number and name of the first missing frame of a numbered series.
 
-    None if the names are no such series: they differ in more than a number, or their steps follow no rule
-    (times as names, hand-picked frames). Even steps other than 1 are a rule.
+    None if no frame is missing, or the names are no regular series: they differ in more than a number, or in irregular
+    steps (times as names, hand-picked frames). Equal steps other than 1 are regular.
     """
-    parts = [match.groups() for name in names if (match := re.fullmatch(r"(.*?)(\d+)(\D*)", name))]
-    if len(parts) != len(names) or len({(prefix, suffix) for prefix, _, suffix in parts}) != 1:
+    matches = [match.groups() for name in names if (match := re.fullmatch(r"(.*?)(\d+)(\D*)", name))]
+    if len(matches) != len(names) or len({(prefix, suffix) for prefix, _, suffix in matches}) != 1:
         return None
-    prefix, _, suffix = parts[0]
-    digits = [digits for _, digits, _ in parts]
+    prefix, _, suffix = matches[0]
+    digits = [digits for _, digits, _ in matches]
     steps = Counter(int(after) - int(before) for before, after in pairwise(digits))
     step = min(steps, default=0)
     if step <= 0 or any(size % step for size in steps) or 2 * steps[step] < steps.total():

@@ -1,7 +1,7 @@
-"""Matroska and WebM by their own structure: how many frames a track has, and whether the checksums hold.
+"""Read the element structure of Matroska and WebM: how many frames a track has, and whether checksums match.
 
-FFmpeg passes over what it does not know: one flipped bit in the name of a cluster, and a third of the video is gone
-without a message.
+FFmpeg skips unknown elements: with one flipped bit in the name of a cluster, a third of a video is lost without a
+message.
 """
 
 import zlib
@@ -14,30 +14,30 @@ _SIMPLE_BLOCK, _BLOCK, _CHECKSUM, _VOID = 0xA3, 0xA1, 0xBF, 0xEC
 _TRACK_NUMBER, _TRACK_TYPE = 0xD7, 0x83
 _VIDEO = 1
 
-_OPENED = frozenset({_SEGMENT, _CLUSTER, _GROUP})  # whose content is looked at
-# All that RFC 9559 lets stand at the top, in a segment, in a cluster and in a group of blocks.
+_ENTERED = frozenset({_SEGMENT, _CLUSTER, _GROUP})  # elements whose children are read
+# The elements that RFC 9559 allows at the top, in a segment, in a cluster and in a group of blocks.
 _TOP = frozenset({0x1A45DFA3, _SEGMENT, _VOID, _CHECKSUM})
 _IN_SEGMENT = frozenset({0x114D9B74, 0x1549A966, _TRACKS, _CLUSTER, 0x1C53BB6B, 0x1941A469, 0x1043A770, 0x1254C367})
 _IN_CLUSTER = frozenset({0xE7, 0x5854, 0xA7, 0xAB, _SIMPLE_BLOCK, _GROUP, 0xAF})
 _IN_GROUP = frozenset({_BLOCK, 0xA2, 0x75A1, 0x9B, 0xFA, 0xFB, 0xFD, 0xA4, 0x75A2, 0x8E, 0xC8})
 _KNOWN = _TOP | _IN_SEGMENT | _IN_CLUSTER | _IN_GROUP
 
-_MOST_CHECKED = 64 << 20  # bytes: a larger element is no cluster of a video
+_MAX_CHECKED_BYTES = 64 << 20  # clusters of videos are smaller
 
 
 @dataclass
 class MatroskaFile:
-    """What walking through a file tells."""
+    """The tracks and frames of a file, and the first damage in its elements."""
 
     blocks: dict[int, int] = field(default_factory=dict)  # frames by track number
-    tracks: list[int] = field(default_factory=list)  # all numbers, in their order
+    tracks: list[int] = field(default_factory=list)  # all track numbers, in order
     video_tracks: list[int] = field(default_factory=list)
     damage: str | None = None
 
 
 def walk_matroska(path: Path) -> MatroskaFile:
-    """Walk over the elements of a file up to its end, or to the first that cannot be."""
-    found = MatroskaFile()
+    """Read the elements of a file up to its end, or to the first invalid one."""
+    content = MatroskaFile()
     end = path.stat().st_size
     with path.open("rb") as file:
         while file.tell() < end:
@@ -45,52 +45,52 @@ def walk_matroska(path: Path) -> MatroskaFile:
             name, size = _number(file, marked=True), _number(file, marked=False)
             if name == _SEGMENT and size is not None:
                 end = min(end, file.tell() + size)
-            if name not in _KNOWN or (size is None and name not in _OPENED):
-                found.damage = f"there is no element of the name {name or 0:x} (at byte {at})"
+            if name not in _KNOWN or (size is None and name not in _ENTERED):
+                content.damage = f"the element {name or 0:x} at byte {at} is unknown"
                 break
-            if name in _OPENED:
-                _check_sum(file, name, size, found)
+            if name in _ENTERED:
+                _verify_checksum(file, name, size, content)
             else:
-                _look(file, name, size or 0, found)
-            if found.damage or ((size or 0) > end - file.tell() and name not in _OPENED):
-                found.damage = found.damage or f"the element at byte {at} is longer than the file"
+                _read_element(file, name, size or 0, content)
+            if content.damage or ((size or 0) > end - file.tell() and name not in _ENTERED):
+                content.damage = content.damage or f"the element at byte {at} is longer than the file"
                 break
-            if name not in _OPENED:
+            if name not in _ENTERED:
                 file.seek(size or 0, 1)
-    return found
+    return content
 
 
-def _look(file: BinaryIO, name: int, size: int, found: MatroskaFile) -> None:
-    """Take from an element what is of interest, and come back to the start of its content."""
+def _read_element(file: BinaryIO, name: int, size: int, content: MatroskaFile) -> None:
+    """Read a block or the tracks, verify the checksum, and return to the start of the element's data."""
     start = file.tell()
     if name in {_SIMPLE_BLOCK, _BLOCK}:
         track = _number(file, marked=False) or 0
-        found.blocks[track] = found.blocks.get(track, 0) + 1
-    elif name == _TRACKS and size <= _MOST_CHECKED:
-        _read_tracks(file.read(size), found)
+        content.blocks[track] = content.blocks.get(track, 0) + 1
+    elif name == _TRACKS and size <= _MAX_CHECKED_BYTES:
+        _read_tracks(file.read(size), content)
     file.seek(start)
     if name in _IN_SEGMENT:
-        _check_sum(file, name, size, found)
+        _verify_checksum(file, name, size, content)
 
 
-def _check_sum(file: BinaryIO, name: int, size: int | None, found: MatroskaFile) -> None:
-    """Compare the checksum, where an element begins with one, with the rest of its content."""
+def _verify_checksum(file: BinaryIO, name: int, size: int | None, content: MatroskaFile) -> None:
+    """Compare the checksum of an element that begins with one with the rest of its data."""
     start = file.tell()
-    if name != _SEGMENT and size is not None and 6 <= size <= _MOST_CHECKED and file.read(2) == b"\xbf\x84":
-        stated = int.from_bytes(file.read(4), "little")
-        if zlib.crc32(file.read(size - 6)) != stated:
-            found.damage = f"the checksum of the element at byte {start} does not hold"
+    if name != _SEGMENT and size is not None and 6 <= size <= _MAX_CHECKED_BYTES and file.read(2) == b"\xbf\x84":
+        checksum = int.from_bytes(file.read(4), "little")
+        if zlib.crc32(file.read(size - 6)) != checksum:
+            content.damage = f"the element at byte {start} does not match its checksum"
     file.seek(start)
 
 
-def _read_tracks(data: bytes, found: MatroskaFile) -> None:
-    for name, content in _children(data):
+def _read_tracks(data: bytes, content: MatroskaFile) -> None:
+    for name, entry in _children(data):
         if name == _TRACK:
-            values = dict(_children(content))
+            values = dict(_children(entry))
             number = int.from_bytes(values.get(_TRACK_NUMBER, b""), "big")
-            found.tracks.append(number)
+            content.tracks.append(number)
             if values.get(_TRACK_TYPE) == bytes([_VIDEO]):
-                found.video_tracks.append(number)
+                content.video_tracks.append(number)
 
 
 def _children(data: bytes) -> list[tuple[int, bytes]]:
@@ -109,7 +109,7 @@ def _children(data: bytes) -> list[tuple[int, bytes]]:
 
 
 def _number(file: BinaryIO, *, marked: bool) -> int | None:
-    """The number here, with or without the bit that marks its length; None if there is none or it means "unknown"."""
+    """Read a number with or without the bit that marks its length; None if there is none or it means "unknown"."""
     first = file.read(1)
     if first in {b"", b"\0"}:
         return None

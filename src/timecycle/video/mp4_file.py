@@ -1,6 +1,6 @@
-"""MP4 and MOV by their own structure: how many frames a track declares, and how long it is shown.
+"""Read the box structure of MP4 and MOV: how many frames a track declares, and how long it is shown.
 
-A flipped bit in a table of times or in the name of a box makes FFmpeg leave frames out without a message.
+With a flipped bit in a table of times or in the name of a box, FFmpeg skips frames without a message.
 """
 
 import struct
@@ -8,68 +8,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_MOST_READ = 256 << 20  # bytes of one box; tables of a day at 60 frames a second have less
+_MAX_BOX_BYTES = 256 << 20  # the tables of a day at 60 frames per second are smaller
 _DURATION_IS_EMPTY = 0x010000  # a flag of tfhd
-_BESIDE_FRAGMENTS = frozenset(
-    {
-        b"moof",
-        b"mdat",
-        b"styp",
-        b"sidx",
-        b"ssix",
-        b"emsg",
-        b"prft",
-        b"mfra",
-        b"free",
-        b"skip",
-        b"uuid",
-        b"meta",
-        b"moov",
-    }
-)
-_IN_FRAGMENT = frozenset({b"mfhd", b"traf", b"free", b"skip", b"uuid", b"meta", b"pssh"})
-_IN_TRACK_FRAGMENT = frozenset(
-    {
-        b"tfhd",
-        b"tfdt",
-        b"trun",
-        b"sdtp",
-        b"sbgp",
-        b"sgpd",
-        b"subs",
-        b"saiz",
-        b"saio",
-        b"senc",
-        b"uuid",
-        b"free",
-        b"skip",
-    }
-    | {b"meta", b"udta"}
-)
+_BESIDE_FRAGMENTS = frozenset(b"moof mdat styp sidx ssix emsg prft mfra free skip uuid meta moov".split())
+_IN_FRAGMENT = frozenset(b"mfhd traf free skip uuid meta pssh".split())
+_IN_TRACK_FRAGMENT = frozenset(b"tfhd tfdt trun sdtp sbgp sgpd subs saiz saio senc uuid free skip meta udta".split())
 
 
 @dataclass
 class Mp4Track:
-    """What a track says of itself."""
+    """What a track declares."""
 
     frames: int = 0  # in its tables and fragments
-    edited_seconds: float | None = None  # how long its edits show it; None where it has none, or only odd ones
-    total_seconds: float = 0.0  # the same with the empty time before it
-    header_seconds: float | None = None  # how long its header says that is
+    edited_seconds: float | None = None  # the length of its edits; None without edits, or with unusual ones
+    total_seconds: float = 0.0  # the same, with the empty time before it
+    header_seconds: float | None = None  # the same, as declared by its header
 
 
 @dataclass
 class Mp4File:
-    """What the boxes of a file tell."""
+    """The tracks of a file, and the first damage in its boxes."""
 
     tracks: dict[int, Mp4Track] = field(default_factory=dict)  # by number
     damage: str | None = None
 
 
 def walk_mp4(path: Path) -> Mp4File:
-    """Read the boxes that describe the tracks; the frames themselves are passed over."""
-    found = Mp4File()
-    described = False  # whether a box with frames has another that describes it, in files of fragments
+    """Read the boxes that describe the tracks, without the frames themselves."""
+    movie = Mp4File()
+    described = False  # whether the next box with frames has a fragment header before it
     fragmented = False
     with path.open("rb") as file:
         at, end = 0, path.stat().st_size
@@ -81,61 +48,61 @@ def walk_mp4(path: Path) -> Mp4File:
                 size = int.from_bytes(head[8:], "big")
             size = size or end - at
             if fragmented and kind not in _BESIDE_FRAGMENTS and any(head[:8]):
-                found.damage = f"there is no box {kind!r} (at byte {at})"
-            if size < 8 or found.damage is not None:
+                movie.damage = f"the box {kind!r} at byte {at} is unknown"
+            if size < 8 or movie.damage is not None:
                 break
-            if kind in {b"moov", b"moof"} and size <= _MOST_READ:
+            if kind in {b"moov", b"moof"} and size <= _MAX_BOX_BYTES:
                 file.seek(at + 8)
                 content = file.read(size - 8)
                 try:
-                    _read_movie(content, found) if kind == b"moov" else _read_fragment(content, at, found)
+                    _read_movie(content, movie) if kind == b"moov" else _read_fragment(content, at, movie)
                 except struct.error:
-                    found.damage = f"the box {kind.decode()} at byte {at} is incomplete"
+                    movie.damage = f"the box {kind.decode()} at byte {at} is incomplete"
                 fragmented, described = fragmented or kind == b"moof", kind == b"moof"
             elif kind == b"mdat":
                 if fragmented and not described:
-                    found.damage = f"nothing describes the frames at byte {at}"
+                    movie.damage = f"the frames at byte {at} have no fragment header"
                 described = False
             at += size
-    return found
+    return movie
 
 
-def _read_movie(content: bytes, found: Mp4File) -> None:
+def _read_movie(content: bytes, movie: Mp4File) -> None:
     boxes = dict(_boxes(content))
     scale = _time_scale(boxes.get(b"mvhd", b""))
     for kind, body in _boxes(content):
         if kind == b"trak":
-            parts = dict(_boxes(body))
-            if b"mdhd" not in dict(_boxes(parts.get(b"mdia", b""))):
-                found.damage = "a track has no media header (mdhd)"  # FFmpeg would leave it out
-            number, duration = _track_header(parts.get(b"tkhd", b""))
-            track = found.tracks.setdefault(number, Mp4Track())
-            track.frames += _samples(parts.get(b"mdia", b""))
-            edits = dict(_boxes(parts.get(b"edts", b""))).get(b"elst")
+            track_boxes = dict(_boxes(body))
+            if b"mdhd" not in dict(_boxes(track_boxes.get(b"mdia", b""))):
+                movie.damage = "a track has no media header (mdhd)"  # FFmpeg would skip it
+            number, duration = _track_header(track_boxes.get(b"tkhd", b""))
+            track = movie.tracks.setdefault(number, Mp4Track())
+            track.frames += _samples(track_boxes.get(b"mdia", b""))
+            edits = dict(_boxes(track_boxes.get(b"edts", b""))).get(b"elst")
             if edits and scale:
                 _read_edits(edits, scale, track)
                 track.header_seconds = duration / scale
 
 
-def _read_fragment(content: bytes, at: int, found: Mp4File) -> None:
+def _read_fragment(content: bytes, at: int, movie: Mp4File) -> None:
     for kind, body in _boxes(content):
         if kind not in _IN_FRAGMENT:
-            found.damage = f"there is no box {kind!r} (in the fragment at byte {at})"
+            movie.damage = f"the box {kind!r} in the fragment at byte {at} is unknown"
         if kind != b"traf":
             continue
         number, is_empty, runs = 0, False, 0
         for inner, data in _boxes(body):
             if inner not in _IN_TRACK_FRAGMENT:
-                found.damage = f"there is no box {inner!r} (in the fragment at byte {at})"
+                movie.damage = f"the box {inner!r} in the fragment at byte {at} is unknown"
             if inner == b"tfhd":
                 flags, number = struct.unpack_from(">II", data)
                 is_empty = bool(flags & _DURATION_IS_EMPTY)
             if inner == b"trun":
                 runs += 1
-                track = found.tracks.setdefault(number, Mp4Track())
+                track = movie.tracks.setdefault(number, Mp4Track())
                 track.frames += struct.unpack_from(">I", data, 4)[0]
         if not runs and not is_empty:
-            found.damage = f"the fragment at byte {at} lists no frames of track {number}"
+            movie.damage = f"the fragment at byte {at} lists no frames of track {number}"
 
 
 def _samples(media: bytes) -> int:
@@ -155,7 +122,7 @@ def _track_header(header: bytes) -> tuple[int, int]:
 
 
 def _read_edits(edits: bytes, scale: int, track: Mp4Track) -> None:
-    """Seconds that edits show; nothing where one stands still, or goes on to an end that is not stated."""
+    """Set the length of the edits, unless one freezes a frame or has an unknown end."""
     entry = ">QqHh" if edits[:1] == b"\1" else ">IiHh"
     (count,) = struct.unpack_from(">I", edits, 4)
     if count > len(edits) // struct.calcsize(entry):
@@ -167,7 +134,7 @@ def _read_edits(edits: bytes, scale: int, track: Mp4Track) -> None:
 
 
 def _time_scale(header: bytes) -> int:
-    """Units per second in a movie header, which has two forms."""
+    """Return the time units per second of a movie header of either version."""
     return int(struct.unpack_from(">I", header, 20 if header[:1] == b"\1" else 12)[0]) if header else 0
 
 

@@ -1,4 +1,4 @@
-"""One door for every kind of video."""
+"""Open a video of any kind."""
 
 import math
 from collections.abc import Sequence
@@ -12,8 +12,7 @@ from timecycle.video.arrays import ArrayVideo
 from timecycle.video.container import ContainerVideo
 from timecycle.video.frame import DEFAULT_MAX_PIXELS
 from timecycle.video.image_file import IMAGE_SUFFIXES
-from timecycle.video.images import ImagesVideo, images_in_folder, images_matching
-from timecycle.video.numbered import images_numbered, is_numbered
+from timecycle.video.images import ImagesVideo, images_in_folder, images_matching, images_numbered, is_numbered
 from timecycle.video.source import Video
 
 DEFAULT_FPS = 24.0
@@ -26,13 +25,13 @@ def open_video(
     max_pixels: int = DEFAULT_MAX_PIXELS,
     allow_damaged: bool = False,
 ) -> Video:
-    """The video in a file, a folder of images, a pattern of images, one image, a list of images, or arrays.
+    """Open a video file, a folder of images, a pattern of image names, one image, a list of images, or arrays.
 
-    A pattern is a glob (*.jpg), or has %04d or #### for the frame's number.
+    A pattern is a glob (*.jpg), or has %04d or #### in place of the frame number.
 
-    `fps` times images and arrays, which carry no times themselves (24 if None). Frames with more than
-    `max_pixels` pixels are refused before memory is taken for them. A damaged video file is refused; with
-    `allow_damaged` the frames of it that can be decoded are given, and `Video.damage` says what was found.
+    `fps` is the frame rate of images and arrays, which have no times of their own (24 if None). Frames with more than
+    `max_pixels` pixels are refused before memory is allocated for them. A damaged video file is refused; with
+    `allow_damaged` it has the frames that can be decoded, and `Video.damage` describes the damage.
     """
     if not isinstance(source, str | Path):
         listed = [item for item in source if isinstance(item, Path)]
@@ -45,7 +44,7 @@ def open_video(
     path = Path(source)
     try:
         paths = _image_paths(path)
-    except OSError as error:  # a name that is too long, a folder that may not be entered
+    except OSError as error:  # a name that is too long, a folder without permission
         name = f"{str(path)[:80]}..." if len(str(path)) > 200 else str(path)
         raise VideoError(f"{name} cannot be read: {error.strerror}", remedy="check the path") from error
     if paths is not None:
@@ -56,7 +55,7 @@ def open_video(
 
 
 def _image_paths(path: Path) -> Sequence[Path] | None:
-    """The images `path` stands for, in order; None if it is (or would be) a video file."""
+    """Return the images that `path` stands for, in order; None if it is a video file."""
     if path.is_dir():
         return images_in_folder(path)
     if path.exists():
@@ -72,8 +71,8 @@ def _seconds_per_frame(fps: float | None) -> Fraction:
     fps = DEFAULT_FPS if fps is None else fps
     if not (math.isfinite(fps) and fps > 0):
         raise VideoError(f"fps={fps} is not a frame rate", remedy="give frames per second, such as fps=24")
-    # 1001 keeps the rates of television (24000/1001, 30000/1001) exact and every time base small.
+    # A denominator of 1001 keeps the television rates (24000/1001, 30000/1001) exact and time bases small.
     rate = Fraction(fps).limit_denominator(1001)
     if rate == 0:
-        raise VideoError(f"fps={fps} is too slow to keep time with", remedy="give at least one frame in 1000 s")
+        raise VideoError(f"fps={fps} is too low", remedy="give at least one frame in 1000 s")
     return 1 / rate

@@ -1,7 +1,9 @@
-"""What every video can do, whatever it is read from."""
+"""The interface of all videos: frames by index, in order and backwards."""
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from types import TracebackType
 
@@ -11,7 +13,7 @@ from jaxtyping import UInt8
 from timecycle.errors import VideoError
 from timecycle.video.frame import Frame, Size
 
-# Reading backwards holds one block of decoded frames; 256 MiB is forty frames of 1080p.
+# Reading backwards holds one block of decoded frames in memory; 256 MiB is forty frames of 1080p.
 BACKWARDS_BLOCK_BYTES = 256 * 1024 * 1024
 
 
@@ -33,33 +35,33 @@ class Video(ABC):
 
     @property
     def numbers(self) -> Sequence[int]:
-        """The number of every frame, strictly increasing: those of numbered image files, otherwise the indices."""
+        """The number of every frame, strictly increasing: from the names of image files, otherwise the indices."""
         return range(len(self))
 
     @property
-    def given_fps(self) -> float | None:
-        """The frames per second to open it again with; None where the video has its own times."""
+    def assumed_fps(self) -> float | None:
+        """The frame rate that was assumed for images without times; None if the video has its own times."""
         return None
 
     @property
     def damage(self) -> str | None:
-        """What is damaged in a video that was opened with `allow_damaged`; None for a whole one."""
+        """A description of the damage in a video opened with `allow_damaged`; None if it is intact."""
         return None
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """A SHA-256 of the content: the same for the same video wherever it lies."""
+        """Return a SHA-256 of the content; it does not depend on the video's path."""
 
     @abstractmethod
     def _images(self, start: int, stop: int) -> Iterator[tuple[int, UInt8[np.ndarray, "height width 3"]]]:
-        """Index and picture of the frames from `start` to before `stop`, in order."""
+        """Yield index and image of the frames from `start` to before `stop`, in order."""
 
     def __len__(self) -> int:
         """The exact number of frames."""
         return len(self.pts)
 
     def __getitem__(self, index: int) -> Frame:
-        """The frame at `index`; negative indexes count from the end."""
+        """Return the frame at `index`; negative indices count from the end."""
         count = len(self)
         if not -count <= index < count:
             raise VideoError(
@@ -72,7 +74,7 @@ class Video(ABC):
         return self.frames()
 
     def frames(self, start: int = 0, stop: int | None = None) -> Iterator[Frame]:
-        """The frames from `start` to before `stop` (the end if None), in order, one in memory at a time."""
+        """Iterate over the frames from `start` to before `stop` (the end if None), with one frame in memory."""
         count = len(self)
         stop = count if stop is None else stop
         if not 0 <= start <= stop <= count:
@@ -83,21 +85,21 @@ class Video(ABC):
         return (self._stamped(index, image) for index, image in self._images(start, stop))
 
     def backwards(self, start: int | None = None) -> Iterator[Frame]:
-        """The frames `start` (the last if None), `start` - 1, ..., 0.
+        """Iterate over the frames `start` (the last if None), `start` - 1, ..., 0.
 
-        Video can be decoded only forwards, so a block at a time is decoded, held and given out reversed.
+        Video can only be decoded forwards, so one block at a time is decoded, kept and reversed.
         """
         count = len(self)
         start = count - 1 if start is None else start
         if not 0 <= start < count:
             raise VideoError(
-                f"{self.name} has no frame {start} to go back from: it has {count} frames",
+                f"{self.name} has no frame {start} to start from: it has {count} frames",
                 remedy=f"choose a start from 0 to {count - 1}",
             )
         return self._blocks_backwards(start + 1)
 
     def close(self) -> None:  # noqa: B027  most sources hold nothing open
-        """Let go of open files; reading again opens them again."""
+        """Close open files; the next read opens them again."""
 
     def __enter__(self) -> "Video":
         return self
@@ -129,10 +131,50 @@ class Video(ABC):
             start = self._block_start(max(0, stop - block_frames), stop)
             block = list(self.frames(start, stop))
             while block:
-                yield block.pop()  # popped, so that what was given out is not held
+                yield block.pop()  # popped, so that yielded frames are not kept
             stop = start
 
     def _block_start(self, lowest: int, stop: int) -> int:
-        """Where a block that ends before `stop` had best start, not before `lowest`."""
+        """Return the best first frame, from `lowest` on, of a block that ends before `stop`."""
         del stop
         return lowest
+
+
+class VideoSlice(Video):
+    """The frames of another video from `start` to before `stop`, indexed from 0; numbers and times stay the same."""
+
+    def __init__(self, whole: Video, start: int, stop: int) -> None:
+        if not 0 <= start < stop <= len(whole):
+            raise VideoError(
+                f"{whole.name} has no frames from {start} to {stop}: it has {len(whole)} frames",
+                remedy=f"choose 0 <= start < stop <= {len(whole)}",
+            )
+        super().__init__(name=whole.name, size=whole.size, time_base=whole.time_base)
+        self._whole, self._start, self._stop = whole, start, stop
+
+    @property
+    def pts(self) -> Sequence[int]:
+        return self._whole.pts[self._start : self._stop]
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        return self._whole.numbers[self._start : self._stop]
+
+    @property
+    def damage(self) -> str | None:
+        return self._whole.damage
+
+    def fingerprint(self) -> str:
+        return hashlib.sha256(f"{self._whole.fingerprint()} {self._start} {self._stop}".encode()).hexdigest()
+
+    def backwards(self, start: int | None = None) -> Iterator[Frame]:
+        """Read the whole video backwards, which knows its keyframes."""
+        last = self._start + (len(self) - 1 if start is None else start)
+        for frame in self._whole.backwards(last):
+            if frame.index < self._start:
+                return
+            yield replace(frame, index=frame.index - self._start)
+
+    def _images(self, start: int, stop: int) -> Iterator[tuple[int, UInt8[np.ndarray, "height width 3"]]]:
+        for frame in self._whole.frames(self._start + start, self._start + stop):
+            yield frame.index - self._start, frame.image

@@ -1,7 +1,7 @@
-"""Replacing frames of a video file without encoding the others again.
+"""Replace frames of a video file without encoding the others again.
 
-Files of `VideoWriter` have no frame that depends on a later one. So their coded frames can be cut off anywhere, and
-taken up again at any key frame.
+In files of `VideoWriter` no frame depends on a later one. So a sequence of coded frames can end anywhere, and another
+can start at any keyframe.
 """
 
 import os
@@ -15,11 +15,11 @@ from av.video.stream import VideoStream
 
 from timecycle.video.decoder import VideoPacket
 
-_Coding = tuple[str, int, int, bytes | None]
+_Codec = tuple[str, int, int, bytes | None]
 
 
-def key_frames(path: Path) -> list[bool]:
-    """Of every frame of a video file, whether it is a key frame; empty where the file cannot be read."""
+def keyframe_flags(path: Path) -> list[bool]:
+    """Return for every frame of a video file whether it is a keyframe; empty if the file cannot be read."""
     try:
         with av.open(str(path)) as file:
             return [packet.is_keyframe for packet in _packets(file)]
@@ -28,18 +28,18 @@ def key_frames(path: Path) -> list[bool]:
 
 
 def splice(whole: Path, segments: Mapping[int, Path], path: Path) -> bool:
-    """Write the film `whole` to `path`, with the frames of each segment in the place of its own from a frame on.
+    """Write the video `whole` to `path` with some frames replaced; `segments` maps first frames to replacement videos.
 
-    Times stay those of `whole`. Returns False, and leaves no file, where a segment is coded otherwise or something
-    cannot be read.
+    Times stay those of `whole`. Return False, and leave no file, if a segment is encoded differently or a file cannot
+    be read.
     """
     try:
         with ExitStack() as stack:
             source = stack.enter_context(av.open(str(whole)))
-            parts = {first: stack.enter_context(av.open(str(part))) for first, part in segments.items()}
-            fits = all(_coding(part) == _coding(source) for part in parts.values())
+            replacements = {first: stack.enter_context(av.open(str(file))) for first, file in segments.items()}
+            fits = all(_codec(file) == _codec(source) for file in replacements.values())
             if fits:
-                _write(source, parts, path)
+                _write(source, replacements, path)
     except (av.FFmpegError, OSError, ValueError, IndexError):
         fits = False
     if not fits:
@@ -47,15 +47,15 @@ def splice(whole: Path, segments: Mapping[int, Path], path: Path) -> bool:
     return fits
 
 
-def _write(source: InputContainer, parts: Mapping[int, InputContainer], path: Path) -> None:
+def _write(source: InputContainer, replacements: Mapping[int, InputContainer], path: Path) -> None:
     options = {"movflags": "+faststart"}
     with av.open(str(path), "w", format="mp4", container_options=options) as target:
         stream = target.add_stream_from_template(source.streams.video[0])
-        replacing: Iterator[VideoPacket] = iter(())
+        replacement: Iterator[VideoPacket] = iter(())
         for index, old in enumerate(_packets(source)):
-            if index in parts:
-                replacing = _packets(parts[index])
-            packet = next(replacing, None)
+            if index in replacements:
+                replacement = _packets(replacements[index])
+            packet = next(replacement, None)
             if packet is None:
                 packet = old
             else:
@@ -68,11 +68,11 @@ def _write(source: InputContainer, parts: Mapping[int, InputContainer], path: Pa
 
 
 def _packets(file: InputContainer) -> Iterator[VideoPacket]:
-    """The coded frames of a file in order, without the empty packet that ends them."""
+    """Return the coded frames of a file in order, without the empty packet at the end."""
     return (packet for packet in file.demux(file.streams.video[0]) if packet.size)
 
 
-def _coding(file: InputContainer) -> _Coding:
-    """What must be the same for coded frames of two files to be decoded as one."""
+def _codec(file: InputContainer) -> _Codec:
+    """Return the parameters that must be equal for coded frames of two files to be decoded as one video."""
     stream: VideoStream = file.streams.video[0]
     return stream.codec_context.name, stream.width, stream.height, stream.codec_context.extradata

@@ -1,4 +1,4 @@
-"""Writing H.264 files that keep the times of the video they were made from."""
+"""Write H.264 files with exact frame times."""
 
 import contextlib
 import os
@@ -20,33 +20,33 @@ from timecycle.errors import OutputError
 from timecycle.files import sync_folder
 from timecycle.video.frame import Size
 
-# The first that this build of FFmpeg has. Builds without GPL parts lack libx264; all have mpeg4.
+# The first one that this build of FFmpeg has is used. Builds without GPL parts lack libx264; all have mpeg4.
 _ENCODERS: tuple[tuple[str, dict[str, str]], ...] = (
     ("libx264", {"crf": "18", "preset": "medium", "forced-idr": "1"}),
     ("libopenh264", {"b": "8M"}),
     ("mpeg4", {"qscale": "3"}),
 )
-_NOMINAL_RATE = 24  # tells the encoder how to spend bits; the times in the file are the ones given
+_NOMINAL_RATE = 24  # for the encoder's rate control only; the file has the times passed to `write`
 
 
 class VideoWriter:
-    """An MP4 file (H.264, yuv420p, BT.709) that appears under its name only when it is whole.
+    """Writes an MP4 file (H.264, yuv420p, BT.709) that appears under its name only when it is complete.
 
-    Use it in a `with` block; when the block raises, nothing is left behind. Sizes that are odd are padded
-    to even ones by repeating the last row or column, since yuv420p halves the resolution of colour. `coding`
-    replaces the options of libx264, where that is the encoder.
+    Use it in a `with` block; if the block raises, no file is left. Odd sizes are padded to even ones by repeating the
+    last row or column, since yuv420p halves the resolution of colour. `codec_options` replaces the options of libx264,
+    if that is the encoder.
     """
 
     def __init__(
-        self, path: str | Path, size: Size, time_base: Fraction, *, coding: Mapping[str, str] | None = None
+        self, path: str | Path, size: Size, time_base: Fraction, *, codec_options: Mapping[str, str] | None = None
     ) -> None:
         self._path = Path(path)
         self._size = size
         self._time_base = time_base
-        self._coding = coding
+        self._codec_options = codec_options
         self._pts: list[int] = []
         self._muxed = 0
-        # FFmpeg must find the file by name again, to move the index to its front: no open file will do.
+        # A name rather than an open file: FFmpeg opens it a second time to move the index to its front.
         self._temporary = self._path.with_name(f".{self._path.name}.{secrets.token_hex(4)}.part")
 
     def __enter__(self) -> "VideoWriter":
@@ -54,13 +54,14 @@ class VideoWriter:
             self._container: OutputContainer = av.open(
                 str(self._temporary), "w", format="mp4", container_options={"movflags": "+faststart"}
             )
-            self._stream = _add_stream(self._container, self._size, self._time_base, self._coding)
+            self._stream = _add_stream(self._container, self._size, self._time_base, self._codec_options)
         return self
 
     def write(self, image: UInt8[np.ndarray, "height width 3"], pts: int, *, key: bool = False) -> None:
-        """Append an RGB image, shown from `pts` (in units of the time base) on.
+        """Append an RGB image with its presentation time `pts`, in units of the time base.
 
-        Only differences of pts count: the file starts at 0. No frame from a `key` frame on depends on one before it.
+        Only differences of pts matter: the file starts at 0. With `key` the image becomes a keyframe, so that no frame
+        from it on depends on an earlier one.
         """
         self._check(image, pts)
         self._pts.append(pts)
@@ -87,7 +88,7 @@ class VideoWriter:
             sync_folder(self._path.parent)
 
     def _check(self, image: np.ndarray, pts: int) -> None:
-        expected = (self._size.height_px, self._size.width_px, 3)
+        expected = (*self._size.shape, 3)
         if image.shape != expected or image.dtype != np.uint8:
             raise OutputError(
                 f"{self._path} takes uint8 images of shape {expected}, not {image.dtype} of {image.shape}",
@@ -100,16 +101,16 @@ class VideoWriter:
             )
 
     def _encode(self, frame: VideoFrame | None) -> None:
-        """Hand a frame to the encoder (None: there are no more), and what is ready to the file.
+        """Encode a frame (None flushes the encoder) and write the finished packets.
 
-        The encoder is told only frame numbers, so it cannot round times to a clock of its own; its packets,
-        which without B-frames come in the order of the frames, then get the true times.
+        The encoder only sees frame numbers, so that it cannot round times; its packets, which come in the order of the
+        frames because there are no B-frames, then get the exact times.
         """
         for packet in self._stream.encode(frame):
             index = self._muxed
             packet.pts = packet.dts = self._pts[index] - self._pts[0]
             packet.time_base = self._time_base
-            packet.duration = self._gap_before(index)  # of use for the last frame: as long as the one before
+            packet.duration = self._gap_before(index)  # matters for the last frame: as long as the one before
             self._container.mux(packet)
             self._muxed += 1
 
@@ -120,7 +121,7 @@ class VideoWriter:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Turn failures into one line with a remedy, and leave nothing half-written behind."""
+        """Raise failures as OutputError, and remove the unfinished file."""
         try:
             yield
         except OutputError:
@@ -137,18 +138,18 @@ class VideoWriter:
             raise
 
     def _discard(self) -> None:
-        with contextlib.suppress(Exception):  # closing writes too, and may fail for the same reason
+        with contextlib.suppress(Exception):  # closing also writes, and may fail for the same reason
             self._container.close()
         with contextlib.suppress(OSError):
             self._temporary.unlink(missing_ok=True)
 
 
 def _add_stream(
-    container: OutputContainer, size: Size, time_base: Fraction, coding: Mapping[str, str] | None
+    container: OutputContainer, size: Size, time_base: Fraction, codec_options: Mapping[str, str] | None
 ) -> VideoStream:
     name, options = next((name, options) for name, options in _ENCODERS if name in av.codecs_available)
-    if coding is not None and name == "libx264":
-        options = dict(coding)
+    if codec_options is not None and name == "libx264":
+        options = dict(codec_options)
     stream = container.add_stream(name, rate=_NOMINAL_RATE, options=options)
     if not isinstance(stream, VideoStream):
         raise OutputError(f"{name} is no video encoder", remedy="install PyAV from its official wheels")
@@ -156,7 +157,7 @@ def _add_stream(
     stream.pix_fmt = "yuv420p"
     stream.max_b_frames = 0
     stream.time_base = time_base
-    # Untagged, a player guesses the colours from the height of the picture.
+    # Without tags, players guess the colour matrix from the height of the video.
     stream.colorspace = Colorspace.ITU709
     stream.color_primaries = ColorPrimaries.BT709
     stream.color_trc = ColorTrc.BT709

@@ -1,4 +1,4 @@
-"""Laws of AP^r, and its numbers against plain loops."""
+"""Laws of AP^r, and AP^r against plain loops."""
 
 from itertools import pairwise
 
@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from timecycle.errors import LabelError
 from timecycle.evaluation.metrics.instances import (
     THRESHOLDS,
-    Claim,
     FrameMatches,
     Match,
+    PredictedInstance,
     ap_r,
     average_precision,
     match_frame,
@@ -24,46 +24,46 @@ some = settings(deadline=None, max_examples=25)
 
 
 def scene(seed, frames=4):
-    """Frames of square instances, predicted a little aside, some with the wrong class, some not at all."""
+    """Frames of square instances, predicted a few pixels off, some with the wrong class, some not at all."""
     random = np.random.default_rng(seed)
     made = []
     for _ in range(frames):
-        truth, predicted = np.zeros((2, 30, 40), np.int64)
-        classes, claims = {}, {}
+        ground_truth, predicted = np.zeros((2, 30, 40), np.int64)
+        classes, instances = {}, {}
         for i in range(1, random.integers(2, 7)):
             y, x, side = random.integers(0, 20), random.integers(0, 30), random.integers(4, 11)
-            truth[y : y + side, x : x + side] = i
+            ground_truth[y : y + side, x : x + side] = i
             classes[i] = int(random.choice(CLASSES))
             if random.random() < 0.85:
                 dy, dx = random.integers(0, 4, 2)
                 predicted[y + dy : y + dy + side, x + dx : x + dx + side] = 10 + i
                 klass = classes[i] if random.random() < 0.8 else int(random.choice(CLASSES))
-                claims[10 + i] = Claim(klass, float(random.choice([0.1, 0.4, 0.5, 0.9])))
-        made.append((predicted, claims, truth, classes))
+                instances[10 + i] = PredictedInstance(klass, float(random.choice([0.1, 0.4, 0.5, 0.9])))
+        made.append((predicted, instances, ground_truth, classes))
     return made
 
 
-def slow_matches(predicted, claims, truth, classes):
-    found = []
-    for i, claim in claims.items():
+def slow_matches(predicted, instances, ground_truth, classes):
+    matched = []
+    for i, instance in instances.items():
         if not (predicted == i).any():
             continue
         best = 0.0
         for k, klass in classes.items():
-            if klass == claim.klass:
-                both = ((predicted == i) & (truth == k)).sum()
-                best = max(best, both / ((predicted == i) | (truth == k)).sum())
-        found.append((claim.klass, claim.score, best))
-    return found
+            if klass == instance.klass:
+                both = ((predicted == i) & (ground_truth == k)).sum()
+                best = max(best, both / ((predicted == i) | (ground_truth == k)).sum())
+        matched.append((instance.klass, instance.score, best))
+    return matched
 
 
-def slow_ap(found, truths, threshold):
+def slow_ap(matched, true_count, threshold):
     """The area by its definition: every gain in recall times the best precision at that recall or a higher one."""
     points = []
-    for level in sorted({score for score, _ in found}, reverse=True):
-        kept = [iou for score, iou in found if score >= level]
-        right = sum(iou > threshold for iou in kept)
-        points.append((right / truths, right / len(kept)))
+    for level in sorted({score for score, _ in matched}, reverse=True):
+        kept = [iou for score, iou in matched if score >= level]
+        correct = sum(iou > threshold for iou in kept)
+        points.append((correct / true_count, correct / len(kept)))
     area, before = 0.0, 0.0
     for recall, _ in points:
         best = max(precision for r, precision in points if r >= recall)
@@ -73,17 +73,17 @@ def slow_ap(found, truths, threshold):
 
 @some
 @given(st.integers(0, 300))
-def test_it_equals_plain_loops(seed):
+def test_ap_equals_plain_loops(seed):
     frames = scene(seed)
     result = ap_r(match_frame(*frame) for frame in frames)
-    found = [match for frame in frames for match in slow_matches(*frame)]
-    truths = [classes[k] for _, _, truth, classes in frames for k in classes if (truth == k).any()]
+    matched = [match for frame in frames for match in slow_matches(*frame)]
+    true_classes = [classes[k] for _, _, ground_truth, classes in frames for k in classes if (ground_truth == k).any()]
     table = []
     for klass in CLASSES:
-        mine = [(score, iou) for k, score, iou in found if k == klass]
-        if truths.count(klass):
-            table.append([slow_ap(mine, truths.count(klass), t) for t in THRESHOLDS])
-        elif mine:
+        of_class = [(score, iou) for k, score, iou in matched if k == klass]
+        if true_classes.count(klass):
+            table.append([slow_ap(of_class, true_classes.count(klass), t) for t in THRESHOLDS])
+        elif of_class:
             table.append([0.0] * len(THRESHOLDS))
     assert list(result.per_threshold.values()) == pytest.approx(np.mean(table, axis=0).tolist())
     assert list(result.per_class.values()) == pytest.approx(np.mean(table, axis=1).tolist())
@@ -92,11 +92,11 @@ def test_it_equals_plain_loops(seed):
 
 @some
 @given(st.integers(0, 300))
-def test_the_truth_is_perfect_whatever_its_scores(seed):
+def test_the_ground_truth_scores_one_with_any_instance_scores(seed):
     frames = []
-    for _, _, truth, classes in scene(seed):
-        claims = {k: Claim(klass, k / 7) for k, klass in classes.items()}
-        frames.append(match_frame(truth, claims, truth, classes))
+    for _, _, ground_truth, classes in scene(seed):
+        instances = {k: PredictedInstance(klass, k / 7) for k, klass in classes.items()}
+        frames.append(match_frame(ground_truth, instances, ground_truth, classes))
     result = ap_r(frames)
     assert result.mean == pytest.approx(1)
     assert result.per_threshold == pytest.approx(dict.fromkeys(THRESHOLDS, 1.0))
@@ -104,11 +104,11 @@ def test_the_truth_is_perfect_whatever_its_scores(seed):
 
 @some
 @given(st.integers(0, 300), st.randoms(use_true_random=False))
-def test_frames_and_instances_may_come_in_any_order(seed, random):
+def test_the_order_of_frames_and_instances_does_not_matter(seed, random):
     frames = [match_frame(*frame) for frame in scene(seed)]
-    mixed = [FrameMatches(tuple(random.sample(f.matches, len(f.matches))), f.truth_count) for f in frames]
-    random.shuffle(mixed)
-    assert ap_r(mixed) == ap_r(frames)
+    shuffled = [FrameMatches(tuple(random.sample(f.matches, len(f.matches))), f.ground_truth_count) for f in frames]
+    random.shuffle(shuffled)
+    assert ap_r(shuffled) == ap_r(frames)
 
 
 @some
@@ -116,7 +116,7 @@ def test_frames_and_instances_may_come_in_any_order(seed, random):
 def test_only_the_order_of_scores_matters_and_a_higher_threshold_never_helps(seed):
     frames = [match_frame(*frame) for frame in scene(seed)]
     rescored = [
-        FrameMatches(tuple(Match(m.klass, m.score**3 * 50 - 7, m.iou) for m in f.matches), f.truth_count)
+        FrameMatches(tuple(Match(m.klass, m.score**3 * 50 - 7, m.iou) for m in f.matches), f.ground_truth_count)
         for f in frames
     ]
     assert ap_r(rescored) == ap_r(frames)
@@ -130,7 +130,7 @@ def matches(*pairs):
 
 def test_average_precision_by_hand():
     ranked = matches((0.9, 0.8), (0.8, 0.1), (0.7, 0.9), (0.6, 0.2))
-    # right, wrong, right, wrong of 4: recall 1/4 at precision 1, then 2/4 at 2/3
+    # correct, wrong, correct, wrong of 4: recall 1/4 at precision 1, then 2/4 at 2/3
     assert average_precision(ranked, 4, 0.5) == pytest.approx(1 / 4 + 1 / 4 * 2 / 3)
 
 
@@ -140,46 +140,45 @@ def test_constant_scores_give_precision_times_recall():
     assert average_precision(tied[::-1], 4, 0.5) == pytest.approx(2 / 3 * 2 / 4)
 
 
-def test_the_threshold_itself_is_not_enough():
+def test_an_iou_equal_to_the_threshold_is_wrong():
     assert average_precision(matches((1, 0.5)), 1, 0.5) == 0
 
 
 def test_matches_are_not_one_to_one():
-    """Two halves of one instance are both right at a low threshold, as in the official evaluator."""
-    truth = np.ones((4, 4), np.int64)
+    """Two halves of one instance are both correct at a low threshold, as in the official evaluator."""
+    ground_truth = np.ones((4, 4), np.int64)
     halves = np.repeat([[1], [1], [2], [2]], 4, axis=1)
-    frame = match_frame(halves, {1: Claim(5, 1.0), 2: Claim(5, 0.5)}, truth, {1: 5})
+    frame = match_frame(halves, {1: PredictedInstance(5, 1.0), 2: PredictedInstance(5, 0.5)}, ground_truth, {1: 5})
     assert [match.iou for match in frame.matches] == [0.5, 0.5]
     assert average_precision(frame.matches, 1, 0.1) == 2
     assert average_precision(frame.matches, 1, 0.5) == 0
 
 
-def test_classes_without_truth():
-    """Invented classes count 0, classes with neither truth nor prediction are left out."""
-    right = FrameMatches((Match(1, 1.0, 1.0),), {1: 1, 3: 0})
-    assert ap_r([right]).per_class == {1: pytest.approx(1)}
-    invented = FrameMatches((Match(2, 1.0, 0.0),), {})
-    assert ap_r([right, invented]).per_class == {1: pytest.approx(1), 2: 0}
+def test_a_class_with_predictions_only_counts_0_and_one_with_neither_is_left_out():
+    correct = FrameMatches((Match(1, 1.0, 1.0),), {1: 1, 3: 0})
+    assert ap_r([correct]).per_class == {1: pytest.approx(1)}
+    false_positive = FrameMatches((Match(2, 1.0, 0.0),), {})
+    assert ap_r([correct, false_positive]).per_class == {1: pytest.approx(1), 2: 0}
     missed = FrameMatches((), {3: 4})
-    assert ap_r([right, missed]).mean == pytest.approx(0.5)
+    assert ap_r([correct, missed]).mean == pytest.approx(0.5)
 
 
 def test_overlap_with_another_class_does_not_count():
     ids = np.ones((3, 3), np.int64)
-    frame = match_frame(ids, {1: Claim(2, 1.0), 6: Claim(2, 1.0)}, ids, {1: 1, 9: 1})
+    frame = match_frame(ids, {1: PredictedInstance(2, 1.0), 6: PredictedInstance(2, 1.0)}, ids, {1: 1, 9: 1})
     assert frame.matches == (Match(2, 1.0, 0.0),)  # id 6 has no pixel
-    assert frame.truth_count == {1: 1}  # nor has 9
+    assert frame.ground_truth_count == {1: 1}  # nor has 9
 
 
-def test_refusals():
+def test_undescribed_instances_shapes_and_scores_are_refused():
     ids = np.array([[0, 4]])
-    with pytest.raises(LabelError, match="the prediction shows instance 4, whose class is not given"):
+    with pytest.raises(LabelError, match="the prediction has instance 4, whose class is not given"):
         match_frame(ids, {}, ids, {4: 1})
-    with pytest.raises(LabelError, match="the truth shows instance 4, whose class is not given"):
-        match_frame(ids, {4: Claim(1, 1.0)}, ids, {})
-    with pytest.raises(LabelError, match=r"the prediction has the shape \(1, 2\) but the truth \(2, 1\)"):
-        match_frame(ids, {4: Claim(1, 1.0)}, ids.T, {4: 1})
+    with pytest.raises(LabelError, match="the ground truth has instance 4, whose class is not given"):
+        match_frame(ids, {4: PredictedInstance(1, 1.0)}, ids, {})
+    with pytest.raises(LabelError, match=r"the prediction has the shape \(1, 2\) but the ground truth \(2, 1\)"):
+        match_frame(ids, {4: PredictedInstance(1, 1.0)}, ids.T, {4: 1})
     with pytest.raises(LabelError, match="an instance has the score nan; give finite scores"):
-        Claim(1, float("nan"))
+        PredictedInstance(1, float("nan"))
     with pytest.raises(LabelError, match="no frame has an instance, true or predicted"):
         ap_r([])

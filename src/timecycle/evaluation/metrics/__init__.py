@@ -1,1 +1,1 @@
-"""Measures of carried labels against the truth, defined as the official evaluators define them."""
+"""Metrics that compare labels with the ground truth, defined as in the official evaluators."""

@@ -1,4 +1,4 @@
-"""Whether one method is better than another, or was lucky with the sequences: a paired bootstrap."""
+"""Paired bootstrap over sequences: how certain it is that one method is better than another."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,12 @@ from jaxtyping import Float, Float64
 
 from timecycle.errors import LabelError, SettingsError
 
-_DRAWS_AT_ONCE = 1_000_000  # numbers drawn together: 8 MB
+_SAMPLES_PER_BATCH = 1_000_000  # 8 MB
 
 
 @dataclass(frozen=True)
 class Interval:
-    """How much better a is than b, and between what bounds that would fall for other sequences of the same kind."""
+    """The difference of two methods, with its confidence interval over sequences."""
 
     difference: float  # mean of a minus mean of b
     low: float
@@ -28,15 +28,15 @@ def paired_bootstrap(
     confidence: float = 0.95,
     weights: Float[np.ndarray, "_"] | None = None,
 ) -> Interval:
-    """Percentile interval of mean(a) - mean(b) when sequences are drawn again with replacement, in pairs.
+    """Return the percentile interval of mean(a) - mean(b) when sequences are resampled with replacement, in pairs.
 
-    Both methods are scored on the sequences drawn, so what makes a sequence hard for both cancels out. Sequences are
-    drawn and not objects or frames, which are not independent within one. With weights, such as the number of
-    objects of each sequence, the means are weighted: then the difference is that of the means over objects.
-    The same seed gives the same interval.
+    Both methods are scored on the same resampled sequences, so the difficulty of a sequence cancels out. Sequences are
+    resampled rather than objects or frames, which are not independent within a sequence. With weights, such as the
+    number of objects of each sequence, the difference is that of the means over objects. The same seed gives the same
+    interval.
     """
     weight = np.ones(len(a)) if weights is None else weights.astype(np.float64)
-    _demand(a, b, weight)
+    _check_pairs(a, b, weight)
     if resamples < 1 or not 0 < confidence < 1:
         raise SettingsError(
             f"a bootstrap of {resamples} resamples with confidence {confidence:g}",
@@ -44,25 +44,26 @@ def paired_bootstrap(
         )
     gain = weight * (a.astype(np.float64) - b)
     random = np.random.default_rng(seed)
-    means = [_drawn(gain, weight, count, random) for count in _portions(resamples, max(1, _DRAWS_AT_ONCE // len(a)))]
+    batches = _batches(resamples, max(1, _SAMPLES_PER_BATCH // len(a)))
+    means = [_resampled_means(gain, weight, count, random) for count in batches]
     tail = (1 - confidence) / 2
     low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
     return Interval(float(gain.sum() / weight.sum()), float(low), float(high))
 
 
-def _drawn(
+def _resampled_means(
     gain: Float64[np.ndarray, " n"], weight: Float64[np.ndarray, " n"], count: int, random: np.random.Generator
 ) -> Float64[np.ndarray, " count"]:
-    """The mean gain of each of `count` resamples."""
+    """Return the mean gain of each of `count` resamples."""
     index = random.integers(len(gain), size=(count, len(gain)))
     return np.asarray(gain[index].sum(axis=1) / weight[index].sum(axis=1))
 
 
-def _portions(total: int, most: int) -> list[int]:
-    return [min(most, total - done) for done in range(0, total, most)]
+def _batches(total: int, size: int) -> list[int]:
+    return [min(size, total - done) for done in range(0, total, size)]
 
 
-def _demand(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " m"], weight: Float64[np.ndarray, " k"]) -> None:
+def _check_pairs(a: Float[np.ndarray, " n"], b: Float[np.ndarray, " m"], weight: Float64[np.ndarray, " k"]) -> None:
     if not len(a) or len(a) != len(b) or len(a) != len(weight):
         raise LabelError(
             f"{len(a)} and {len(b)} scores with {len(weight)} weights are not pairs",

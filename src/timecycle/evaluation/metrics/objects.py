@@ -1,4 +1,4 @@
-"""DAVIS scores of masks with several objects: J and F of each object, and their means over all objects."""
+"""DAVIS scores: J and F of each object over time, their mean, recall and decay, and the means over all objects."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -7,17 +7,15 @@ import numpy as np
 from jaxtyping import Float64, Integer
 
 from timecycle.errors import LabelError
-from timecycle.evaluation.metrics.boundaries import boundary_f
-from timecycle.evaluation.metrics.regions import jaccard
-from timecycle.evaluation.metrics.summary import summarise
+from timecycle.evaluation.metrics.masks import boundary_f, jaccard
 
 
 @dataclass(frozen=True, eq=False)
 class FramePair:
-    """Object ids of one frame as predicted and as they are, 0 for the background."""
+    """Object ids of one frame, predicted and true; 0 is the background."""
 
     predicted: Integer[np.ndarray, "height width"]
-    truth: Integer[np.ndarray, "_ _"]
+    ground_truth: Integer[np.ndarray, "_ _"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +27,18 @@ class ObjectScores:
     f: Float64[np.ndarray, " frames"]  # boundary accuracy
 
 
+@dataclass(frozen=True)
+class Summary:
+    """J or F of one object over time, in fractions."""
+
+    mean: float  # over frames
+    recall: float  # share of frames above 0.5
+    decay: float  # mean of the first quarter of the frames minus mean of the last
+
+
 @dataclass(frozen=True, kw_only=True)
 class DavisScores:
-    """Means over objects, not over sequences: each object of a sequence weighs as much as one that is alone."""
+    """Means over objects, not over sequences: every object weighs the same."""
 
     JF: float  # (J + F) / 2
     J: float
@@ -43,44 +50,45 @@ class DavisScores:
 
 
 def score_objects(
-    predicted_ids: Integer[np.ndarray, "frames height width"], truth_ids: Integer[np.ndarray, "_ _ _"]
+    predicted_ids: Integer[np.ndarray, "frames height width"], ground_truth_ids: Integer[np.ndarray, "_ _ _"]
 ) -> list[ObjectScores]:
-    """J and F per frame of every object of the truth's first frame, by rising id; see `score_frames`."""
-    if len(predicted_ids) != len(truth_ids):
+    """Score all frames of a sequence at once; see `score_frames`."""
+    if len(predicted_ids) != len(ground_truth_ids):
         raise LabelError(
-            f"{len(predicted_ids)} frames were predicted but the truth has {len(truth_ids)}",
+            f"{len(predicted_ids)} frames were predicted but the ground truth has {len(ground_truth_ids)}",
             remedy="predict every frame once, the first and the last too",
         )
-    return score_frames(FramePair(p, g) for p, g in zip(predicted_ids, truth_ids, strict=True))
+    return score_frames(FramePair(p, g) for p, g in zip(predicted_ids, ground_truth_ids, strict=True))
 
 
 def score_frames(frames: Iterable[FramePair]) -> list[ObjectScores]:
-    """J and F per frame of every object of the truth's first frame, by rising id; holds two frames at a time.
+    """Return J and F per frame of every object in the first true frame, by rising id; holds two frames at a time.
 
-    The first frame is given and the last is not scored. An object missing in a prediction is an empty mask there;
-    ids that the first frame does not show are background, in truth and prediction. Every id is an object, 255 too.
+    The first frame is given and the last is not scored. An object missing in a prediction is an empty mask there; ids
+    that the first true frame lacks are background, in ground truth and prediction. Every id is an object, also 255.
     """
-    scored = _inner(frames)
+    scored = _all_but_last(frames)
     first = next(scored)
     # The official evaluator takes all numbers up to the highest. An id that is skipped, or enters later, was never
-    # given to the method and would score 1 as long as nobody draws it; ids of DAVIS have no such gaps.
-    ids = [int(i) for i in np.unique(first.truth) if i != 0]
+    # given to the method and would score 1 as long as it is not predicted; ids of DAVIS have no such gaps.
+    ids = [int(i) for i in np.unique(first.ground_truth) if i != 0]
     if not ids:
         raise LabelError(
-            "the first frame of the truth shows no object", remedy="score a sequence whose first frame is labelled"
+            "the first frame of the ground truth has no object",
+            remedy="score a sequence whose first frame is annotated",
         )
     j: dict[int, list[float]] = {i: [] for i in ids}
     f: dict[int, list[float]] = {i: [] for i in ids}
     for pair in scored:
         for i in ids:
-            predicted, truth = pair.predicted == i, pair.truth == i
-            j[i].append(jaccard(predicted, truth))
-            f[i].append(boundary_f(predicted, truth))
+            predicted, ground_truth = pair.predicted == i, pair.ground_truth == i
+            j[i].append(jaccard(predicted, ground_truth))
+            f[i].append(boundary_f(predicted, ground_truth))
     return [ObjectScores(i, np.array(j[i]), np.array(f[i])) for i in ids]
 
 
 def average_objects(objects: Sequence[ObjectScores]) -> DavisScores:
-    """The scores of a data set, from the objects of all its sequences."""
+    """Average the objects of all sequences into the scores of a dataset."""
     if not objects:
         raise LabelError("there is no object to average", remedy="score at least one sequence")
     j = [summarise(each.j) for each in objects]
@@ -97,15 +105,33 @@ def average_objects(objects: Sequence[ObjectScores]) -> DavisScores:
     )
 
 
-def _inner(frames: Iterable[FramePair]) -> Iterator[FramePair]:
-    """The frames but the last; refused where none but the first would be left."""
+def summarise(values: Float64[np.ndarray, " frames"]) -> Summary:
+    """Return mean, recall (> 0.5) and decay of the frames' scores.
+
+    Quarters run between the frames round(linspace(1, frames, 5)) - 1 and include the frames at both of their ends, so
+    adjacent quarters share a frame, and the decay of a single frame is 0. Frames without a score (NaN) are left out of
+    means and count as misses in recall.
+    """
+    if not values.size:
+        raise LabelError("there is no frame to summarise", remedy="score at least one frame")
+    # The small number rounds halves up, where rounding alone would go to the even neighbour. Indices are wide: the
+    # official evaluator keeps them in 8 bits, so its decay goes wrong above 256 frames.
+    borders = (np.round(np.linspace(1, len(values), 5) + 1e-10) - 1).astype(np.int64)
+    first = values[: borders[1] + 1]
+    last = values[borders[3] :]
+    return Summary(_finite_mean(values), float(np.mean(values > 0.5)), _finite_mean(first) - _finite_mean(last))
+
+
+def _all_but_last(frames: Iterable[FramePair]) -> Iterator[FramePair]:
+    """Yield the frames but the last; refuse a sequence without a frame to score."""
     count = 0
     before: FramePair | None = None
     for pair in frames:
-        if pair.predicted.shape != pair.truth.shape:
+        if pair.predicted.shape != pair.ground_truth.shape:
             raise LabelError(
-                f"frame {count} was predicted as {_size(pair.predicted)} but its truth is {_size(pair.truth)}",
-                remedy="predict masks at the size of the truth",
+                f"frame {count} was predicted as {_size(pair.predicted)} "
+                f"but its ground truth is {_size(pair.ground_truth)}",
+                remedy="predict masks at the size of the ground truth",
             )
         if before is not None:
             yield before
@@ -114,7 +140,7 @@ def _inner(frames: Iterable[FramePair]) -> Iterator[FramePair]:
     if count < 3:
         raise LabelError(
             f"a sequence of {count} frames has none to score",
-            remedy="give at least 3: the first is given to the method and the last is left out",
+            remedy="give at least 3: the first is given to the method and the last is not scored",
         )
 
 
@@ -125,3 +151,8 @@ def _size(ids: Integer[np.ndarray, "height width"]) -> str:
 
 def _mean(values: Iterable[float]) -> float:
     return float(np.mean(list(values)))
+
+
+def _finite_mean(values: Float64[np.ndarray, " n"]) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else float("nan")

@@ -1,0 +1,76 @@
+"""Bundle weights with the package: half precision, named with their checksum, with a card.
+
+    python benchmarks/bundle.py RUN/weights.safetensors --name timecycle-v1 --stages stage_1 ... [--set colour=1 ...]
+
+The card names the training footage, the licence, and the steps and hours of training, from the records of
+benchmarks/learn.py. Scores are in docs/model.md.
+"""
+
+import argparse
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from record import RESULTS
+from timecycle.config import build
+from timecycle.files import sha256
+from timecycle.model.bundled import bundled_weights
+from timecycle.model.resnet import ResNet, ResNetConfig
+from timecycle.model.weights import Card, build_resnet, load_weights, read_card, save_weights
+
+_FOLDER = Path(__file__).parents[1] / "src" / "timecycle" / "weights"
+_FOOTAGE = "668 raw clips: UCF-101, DAVIS-2017 train, and small sets of surveillance, robot, face and everyday video"
+_TERMS = "CC-BY-NC-4.0: part of the footage is for research or non-commercial use only; see docs/model.md"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("weights", type=Path)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--stages", nargs="+", required=True, help="the runs that led to these weights, in order")
+    parser.add_argument("--set", nargs="+", default=[], help="encoder settings for propagation that training lacks")
+    chosen = parser.parse_args()
+    model, trained = load_changed(chosen.weights, chosen.set), read_card(chosen.weights)
+    records = [json.loads((RESULTS / f"training_{stage}.json").read_text(encoding="utf-8")) for stage in chosen.stages]
+    steps = sum(record["settings"]["steps"] for record in records)
+    hours = sum(record["seconds"] for record in records) / 3600
+    runs = ", ".join(chosen.stages)
+    card = Card(
+        encoder=model.config,
+        trained_on=f"{_FOOTAGE}; no labels, no other weights",
+        licence=_TERMS,
+        notes=f"{steps:,} steps of walks, {hours:.1f} hours on two CPU cores, from scratch; runs: {runs}",
+        scores=trained.scores if trained else {},
+        source={"weights_sha256": records[-1]["measured"]["weights_sha256"], "commit": records[-1]["commit"]},
+    )
+    for old in bundled_weights():
+        if old.name == chosen.name:
+            old.path.unlink()
+            old.path.with_suffix(".json").unlink(missing_ok=True)
+    draft = _FOLDER / f".{chosen.name}.safetensors"
+    save_weights(draft, model, card, half=True)
+    named = f"{chosen.name}-{sha256([draft])[:8]}"
+    for suffix in (".safetensors", ".json"):
+        draft.with_suffix(suffix).rename(_FOLDER / f"{named}{suffix}")
+    print(f"{_FOLDER / named}.safetensors: {dataclasses.asdict(card)}")
+    return 0
+
+
+def load_changed(weights: Path, changes: Sequence[str]) -> ResNet:
+    """Load the encoder of a weights file with changed settings that have no parameters, such as colour=1."""
+    model = load_weights(weights)
+    values = dataclasses.asdict(model.config) | dict(change.split("=", 1) for change in changes)
+    return build_resnet(weights, model.state_dict(), build(ResNetConfig, values))
+
+
+def save_changed(weights: Path, changes: Sequence[str], path: Path) -> None:
+    """Save the encoder of a weights file with changed settings, and its card."""
+    model = load_changed(weights, changes)
+    card = read_card(weights) or Card(encoder=model.config)
+    save_weights(path, model, dataclasses.replace(card, encoder=model.config))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,309 @@
+"""The scheduler of a bulk run: skips finished videos, tries crashed ones again, and records failed ones.
+
+Several processes may share one output: each video has one owner at a time, and a scheduler ends when all of its videos
+are finished or failed, in any of the processes.
+"""
+
+import json
+import logging
+import statistics
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Protocol, runtime_checkable
+
+from timecycle.bulk.fingerprints import inputs_of
+from timecycle.bulk.manifest import Item, Shard
+from timecycle.bulk.outputs import DEAD, Outputs
+from timecycle.bulk.worker import Already, BulkJob, Busy, Failed, Record, Stopped, outdated, process_video
+from timecycle.errors import ShortageError
+
+log = logging.getLogger("timecycle")
+
+ALARM_FRACTION = 0.5  # if more videos fail, the cause is probably the manifest or a disk
+_LISTED = 10  # least confident videos in the summary
+_MAX_ATTEMPTS = 3
+_RETRY_BUSY_SECONDS = 1.0  # before trying again the videos that other processes hold
+_READERS = 8
+
+
+@dataclass(frozen=True)
+class Crashed:
+    """An attempt without a result: its process was killed, or its machine was lost."""
+
+    problem: str
+    is_out_of_memory: bool = False  # not the fault of the video
+
+
+Outcome = Record | Already | Failed | Busy | Stopped | Crashed
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Processes videos, possibly several at a time."""
+
+    @property
+    def room(self) -> int:
+        """How many more videos to submit now."""
+
+    def submit(self, item: Item) -> None:
+        """Start processing a video."""
+
+    def next(self) -> tuple[Item, Outcome]:
+        """Wait for one of the submitted videos."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadLetter:
+    """The record of a failed video."""
+
+    name: str
+    video: str
+    tries: int
+    problem: str
+    inputs: str = ""  # fingerprint: when it changes, the video is tried again
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """The result of a run, as summary.json."""
+
+    videos: int  # in the manifest, or in the shard
+    done: int
+    before: int  # of these, by earlier runs
+    dead: int  # failed
+    frames: int  # of this run
+    seconds: float
+    frames_a_second: float
+    confidence: float | None  # the mean over videos
+    least_confident: tuple[str, ...]  # names of videos, the lowest confidence first
+    manifest: str  # its checksum
+
+    @property
+    def is_alarming(self) -> bool:
+        """Whether most of the videos failed."""
+        return self.dead > ALARM_FRACTION * self.videos
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The progress of a run."""
+
+    done: int
+    total: int
+    failed: int
+    frames_per_second: float
+
+
+def dead_letters(shard: Shard | None) -> str:
+    """Name the file that lists the failed videos."""
+    return f"dead{_suffix(shard)}.jsonl"
+
+
+def run_bulk(
+    items: Sequence[Item],
+    job: BulkJob,
+    engine: Engine,
+    *,
+    shard: Shard | None = None,
+    retry_failed: bool = False,
+    verify: bool = False,
+    show: Callable[[Progress], None] | None = None,
+) -> Summary:
+    """Process the videos that are not finished yet. A run may be killed at any time; the next one resumes it.
+
+    `verify` compares the checksums of finished outputs, not only their sizes. ShortageError, and any other error that
+    is not the fault of a video, ends the run; finished outputs are kept.
+    """
+    outputs = Outputs(job.output)
+    outputs.check_settings(job.settings())
+    done = _valid_records(items, job, outputs, verify=verify)
+    failed = {} if retry_failed else _failed_before(items, outputs)
+    before = len(done)
+    failed = {name: letter for name, letter in failed.items() if name not in done}
+    waiting = [item for item in items if item.name not in done and item.name not in failed]
+    outputs.check_replaceable(item.name for item in waiting)
+    scheduler = _Scheduler(waiting, done, failed, outputs, engine)
+    start = time.monotonic()
+    for _ in scheduler.outcomes():
+        if show is not None:
+            show(Progress(len(done), len(items), len(failed), scheduler.frames / (time.monotonic() - start)))
+    seconds = time.monotonic() - start
+    summary = _summary(items, done, before, failed, scheduler.frames, seconds, job.manifest)
+    outputs.write(f"summary{_suffix(shard)}.json", json.dumps(asdict(summary), indent=2) + "\n")
+    letters = (json.dumps(asdict(failed[item.name])) + "\n" for item in items if item.name in failed)
+    outputs.write(dead_letters(shard), "".join(letters))
+    outputs.remove_empty_folders()
+    return summary
+
+
+def _suffix(shard: Shard | None) -> str:
+    return f"-{shard.index}-of-{shard.count}" if shard else ""
+
+
+class _Scheduler:
+    """Submits videos to an engine until all are finished or failed."""
+
+    def __init__(
+        self,
+        waiting: Sequence[Item],
+        done: dict[str, dict[str, Any]],
+        failed: dict[str, DeadLetter],
+        outputs: Outputs,
+        engine: Engine,
+    ) -> None:
+        self.frames = 0  # processed by this run
+        self._waiting, self._busy = deque(waiting), deque[Item]()
+        self._done, self._failed, self._outputs, self._engine = done, failed, outputs, engine
+        self._attempts: Counter[str] = Counter()
+        self._running = 0
+        self._retry_busy_at = 0.0
+        self._holder = self._logged_holder = ""  # of the last busy video
+
+    def outcomes(self) -> Iterator[None]:
+        """Process the videos; yield after each outcome, so that the caller can show progress."""
+        while self._waiting or self._busy or self._running:
+            self._submit()
+            if self._running == 0:  # other processes hold all the remaining videos
+                self._log_holder()
+                time.sleep(max(0.0, self._retry_busy_at - time.monotonic()))
+                continue
+            item, outcome = self._engine.next()
+            self._running -= 1
+            self._handle(item, outcome)
+            yield
+
+    def _submit(self) -> None:
+        if self._busy and time.monotonic() >= self._retry_busy_at:
+            self._waiting.extend(self._busy)
+            self._busy.clear()
+        while self._waiting and self._engine.room > 0:
+            self._engine.submit(self._waiting.popleft())
+            self._running += 1
+
+    def _handle(self, item: Item, outcome: Outcome) -> None:
+        if isinstance(outcome, Stopped):
+            raise outcome.error
+        if isinstance(outcome, Busy):
+            if not self._busy:
+                self._retry_busy_at = time.monotonic() + _RETRY_BUSY_SECONDS
+            self._busy.append(item)
+            self._holder = outcome.problem
+            return
+        self._attempts[item.name] += 1
+        if isinstance(outcome, Already):
+            self._done[item.name] = outcome.record
+        elif isinstance(outcome, Record):
+            self._done[item.name] = asdict(outcome)
+            self.frames += outcome.frames
+        elif isinstance(outcome, Crashed) and self._attempts[item.name] < _MAX_ATTEMPTS:
+            self._waiting.append(item)
+        elif isinstance(outcome, Crashed) and outcome.is_out_of_memory:
+            raise ShortageError(
+                f"memory ran out while {item.name} was processed: {outcome.problem}",
+                remedy="use fewer workers, then run it again: finished videos are kept",
+            )
+        else:
+            self._record_failure(item, outcome.problem)
+
+    def _log_holder(self) -> None:
+        if self._holder != self._logged_holder:
+            log.warning("waiting for %d videos of other processes: %s", len(self._busy), self._holder)
+            self._logged_holder = self._holder
+
+    def _record_failure(self, item: Item, problem: str) -> None:
+        letter = DeadLetter(
+            name=item.name,
+            video=item.video,
+            tries=self._attempts[item.name],
+            problem=problem,
+            inputs=_inputs(item),
+        )
+        self._failed[item.name] = letter
+        # One file per video: processes that share the output must not replace each other's list.
+        self._outputs.write(f"{DEAD}/{item.name}.json", json.dumps(asdict(letter)) + "\n")
+
+
+class LocalEngine:
+    """Processes one video after the other, in this process."""
+
+    def __init__(self, job: BulkJob) -> None:
+        self._job = job
+        self._submitted: list[Item] = []
+
+    @property
+    def room(self) -> int:
+        return 1 - len(self._submitted)
+
+    def submit(self, item: Item) -> None:
+        self._submitted.append(item)
+
+    def next(self) -> tuple[Item, Outcome]:
+        item = self._submitted.pop()
+        try:
+            return item, process_video(item, self._job)
+        except Exception as error:  # one video must not end the run
+            return item, Crashed(f"{type(error).__name__}: {error}")
+
+
+def _valid_records(items: Sequence[Item], job: BulkJob, outputs: Outputs, *, verify: bool) -> dict[str, dict[str, Any]]:
+    """The records of outputs that still exist and were made from the same video, labels and settings."""
+    records, listing = outputs.records(), outputs.listing()
+
+    def reason_to_redo(item: Item) -> str:
+        record = records[item.name]
+        return outputs.difference(record, checksums=verify, listing=listing) or outdated(item, record, job)
+
+    known = [item for item in items if item.name in records]
+    valid = {}
+    with ThreadPoolExecutor(_READERS) as pool:
+        for item, reason in zip(known, pool.map(reason_to_redo, known), strict=True):
+            if reason:
+                log.warning("%s is processed again: %s", item.name, reason)
+            else:
+                valid[item.name] = {name: value for name, value in records[item.name].items() if name != "files"}
+    return valid
+
+
+def _failed_before(items: Sequence[Item], outputs: Outputs) -> dict[str, DeadLetter]:
+    """The videos that failed in earlier runs and have not changed since."""
+    names = {field.name for field in fields(DeadLetter)}
+    letters = {name: letter for name, letter in outputs.records(DEAD).items() if set(letter) == names}
+    return {
+        item.name: DeadLetter(**letters[item.name])
+        for item in items
+        if item.name in letters and letters[item.name]["inputs"] == _inputs(item)
+    }
+
+
+def _inputs(item: Item) -> str:
+    """A fingerprint that changes with the video or its labels."""
+    inputs = inputs_of(item)
+    return f"{inputs.video} {inputs.labels}"
+
+
+def _summary(
+    items: Sequence[Item],
+    done: dict[str, dict[str, Any]],
+    before: int,
+    failed: dict[str, DeadLetter],
+    frames: int,
+    seconds: float,
+    manifest: str,
+) -> Summary:
+    records = [done[item.name] for item in items if item.name in done]
+    confidences = {record["name"]: record["confidence"] for record in records if record["confidence"] is not None}
+    return Summary(
+        videos=len(items),
+        done=len(records),
+        before=before,
+        dead=len(failed),
+        frames=frames,
+        seconds=round(seconds, 3),
+        frames_a_second=round(frames / seconds, 3) if seconds else 0.0,
+        confidence=round(statistics.fmean(confidences.values()), 4) if confidences else None,
+        least_confident=tuple(sorted(confidences, key=lambda name: confidences[name])[:_LISTED]),
+        manifest=manifest,
+    )

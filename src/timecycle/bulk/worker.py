@@ -1,0 +1,248 @@
+"""The worker of a bulk run: processes one video as `timecycle propagate` does and commits its output."""
+
+import csv
+import dataclasses
+import statistics
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from timecycle.bulk.fingerprints import checksum, has_other_content, inputs_of
+from timecycle.bulk.lease import Lease
+from timecycle.bulk.manifest import Item
+from timecycle.bulk.outputs import Outputs
+from timecycle.confidence.fusion import ConfidenceConfig
+from timecycle.errors import (
+    InUseError,
+    LabelError,
+    OutputError,
+    ShortageError,
+    StoreError,
+    TimecycleError,
+    VideoError,
+    WeightsError,
+)
+from timecycle.labels import read_labels
+from timecycle.model.encoder import Encoder
+from timecycle.model.inference import Device
+from timecycle.model.registry import PrecisionChoice, load_encoder
+from timecycle.propagation.settings import PropagateConfig
+from timecycle.propagation.video import check_labels
+from timecycle.runs.outputs import LabelFiles
+from timecycle.runs.run import Origin, RunSpec, run
+from timecycle.shortages import find_shortage, raise_if_shortage
+from timecycle.store import is_address, open_store
+from timecycle.video import open_video
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulkJob:
+    """What is done with every video, and where outputs go."""
+
+    output: str  # a folder or an address
+    encoder: str
+    config: PropagateConfig
+    confidence: ConfidenceConfig | None
+    device: Device = "auto"
+    precision: PrecisionChoice = "fp32"
+    label_files: LabelFiles = "palette"
+    allow_damaged: bool = False  # not among the settings: an intact video gives the same output
+    manifest: str = ""  # checksum, for the records
+    encoder_sha256: str = ""  # every process must find these weights under the encoder's name
+    encoder_form: str = ""
+
+    def settings(self) -> dict[str, Any]:
+        """The settings that all videos of one output must share."""
+        return {
+            "encoder": {"sha256": self.encoder_sha256, "form": self.encoder_form},
+            "config": asdict(self.config),
+            "confidence": asdict(self.confidence) if self.confidence else {},
+            "outputs": {"label_files": self.label_files},
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """A finished video and the fingerprints of its inputs."""
+
+    name: str
+    frames: int
+    seconds: float  # of the propagation alone
+    confidence: float | None  # mean over frames
+    lowest: float | None  # over frames
+    video: str  # see fingerprints.Inputs
+    video_sha256: str
+    labels: str
+    settings: str  # checksum of BulkJob.settings
+    manifest: str
+    damage: str | None = None  # of a damaged video that was allowed
+
+
+@dataclass(frozen=True)
+class Already:
+    """A video that another process has finished."""
+
+    record: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A video that cannot be processed; trying again does not help."""
+
+    problem: str
+
+
+@dataclass(frozen=True)
+class Busy:
+    """A video that another process holds."""
+
+    problem: str
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """An error that is not the fault of the video: the run must end."""
+
+    error: TimecycleError
+
+
+def prepare(job: BulkJob) -> BulkJob:
+    """Load the encoder before the first video, so that its errors are raised early; record its checksum."""
+    encoder = _encoder(job.encoder, job.device, job.precision)
+    return dataclasses.replace(job, encoder_sha256=encoder.sha256, encoder_form=encoder.description)
+
+
+def process_video(item: Item, job: BulkJob) -> Record | Already | Failed | Busy | Stopped:
+    """Propagate the labels through one video and commit the output."""
+    doing = f"while {item.name} was processed"
+    try:
+        return _process(item, job)
+    except InUseError as error:
+        return Busy(error.problem)
+    except TimecycleError as error:
+        if not _is_fault_of_video(error):  # the next video would meet it too
+            return Stopped(find_shortage(error, doing) or error)
+        try:
+            raise_if_shortage(error, doing)
+        except ShortageError as lack:
+            return Stopped(lack)
+        return Failed(f"{error.problem}; {error.remedy}")
+    except Exception as error:
+        cause = find_shortage(error, doing)
+        if cause is None:
+            raise
+        return Stopped(cause)
+
+
+def _is_fault_of_video(error: TimecycleError) -> bool:
+    """Whether an error is not one of the disk, the store, the encoder or the settings."""
+    if isinstance(error, OutputError):
+        return not isinstance(error.__cause__, OSError)  # writing the output can also fail on an unusual video
+    return isinstance(error, VideoError | LabelError)
+
+
+def outdated(item: Item, record: dict[str, Any], job: BulkJob) -> str:
+    """Describe why the output of an item is out of date; empty if it is not.
+
+    The output of a video that was removed since stays valid.
+    """
+    if record.get("settings") != checksum(job.settings()):
+        return "it was made with another encoder or other settings"
+    now = inputs_of(item)
+    if now.labels and now.labels != record.get("labels"):
+        return "its labels have changed"
+    if now.video and now.video != record.get("video"):
+        try:
+            if has_other_content(item, str(record.get("video_sha256"))):
+                return f"{item.video} has changed"
+        except VideoError as error:
+            raise_if_shortage(error, f"while {item.video} was compared")
+            return error.problem
+    return ""
+
+
+def _process(item: Item, job: BulkJob) -> Record | Already:
+    outputs = Outputs(job.output)
+    with outputs.lease(item.name) as lease:
+        record = outputs.record(item.name)
+        if record is not None and not outputs.difference(record) and not outdated(item, record, job):
+            return Already(record)
+        return _propagate(item, job, outputs, lease)
+
+
+def _propagate(item: Item, job: BulkJob, outputs: Outputs, lease: Lease) -> Record:
+    encoder = _encoder(job.encoder, job.device, job.precision)
+    if job.encoder_sha256 and encoder.sha256 != job.encoder_sha256:
+        raise WeightsError(
+            f"{job.encoder} is another encoder on this machine than where the run was started",
+            remedy="install the same weights on every machine",
+        )
+    inputs = inputs_of(item)
+    with ExitStack() as stack:
+        folder = stack.enter_context(outputs.work_folder(item.name, lease)) / "out"
+        video = stack.enter_context(open_video(_local_path(item.video, stack), allow_damaged=job.allow_damaged))
+        labels = check_labels(video, read_labels(item.labels, numbers=video.numbers, size=video.size.shape))
+        origin = Origin(video=item.video, fps=None, encoder=job.encoder, device=job.device, precision=job.precision)
+        spec = RunSpec(
+            keep_passes=False,
+            video=video,
+            labels=labels,
+            encoder=encoder,
+            config=job.config,
+            confidence=job.confidence,
+            label_files=job.label_files,
+            origin=origin,
+        )
+        start = time.monotonic()
+        done = run(spec, folder)
+        seconds = round(time.monotonic() - start, 3)
+        if inputs_of(item) != inputs:
+            raise VideoError(
+                f"{item.video} or its labels changed while they were read", remedy="run it again when they are complete"
+            )
+        confidences = _confidences(folder / "frames.csv")
+        record = Record(
+            name=item.name,
+            frames=done.frames,
+            seconds=seconds,
+            confidence=round(statistics.fmean(confidences), 4) if confidences else None,
+            lowest=min(confidences, default=None),
+            video=inputs.video,
+            video_sha256=video.fingerprint(),
+            labels=inputs.labels,
+            settings=checksum(job.settings()),
+            manifest=job.manifest,
+            damage=video.damage,
+        )
+        outputs.commit(item.name, folder, asdict(record), lease)
+    return record
+
+
+def _local_path(video: str, stack: ExitStack) -> str:
+    """The path of the video; one in an object store is downloaded to a temporary folder."""
+    if not is_address(video):
+        return video
+    location, _, name = video.rpartition("/")
+    path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="timecycle-"))) / name
+    try:
+        open_store(location).fetch(name, path)
+    except StoreError as error:
+        # Without the right to list a bucket, a missing object looks forbidden: both fail this video alone.
+        if isinstance(error.__cause__, FileNotFoundError | PermissionError):
+            raise VideoError(error.problem, remedy=error.remedy) from error
+        raise
+    return str(path)
+
+
+def _confidences(table: Path) -> list[float]:
+    with table.open(encoding="utf-8", newline="") as file:
+        return [float(row["confidence"]) for row in csv.DictReader(file) if row["confidence"]]
+
+
+@lru_cache(maxsize=1)  # a worker processes many videos
+def _encoder(name: str, device: Device, precision: PrecisionChoice) -> Encoder:
+    return load_encoder(name, device=device, precision=precision)

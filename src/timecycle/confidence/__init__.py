@@ -1,0 +1,1 @@
+"""How far to trust propagated labels, estimated without ground truth."""

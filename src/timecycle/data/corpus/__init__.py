@@ -1,0 +1,1 @@
+"""The clips of a corpus: index, sampling order and loading."""

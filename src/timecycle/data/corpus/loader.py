@@ -1,0 +1,116 @@
+"""Prefetch batches in background threads, in a fixed order.
+
+Threads rather than processes: decoding, resizing and sampling release Python's lock, nothing has to be pickled, and
+nothing of the program is started twice. The order and content of batches do not depend on the number of threads.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from timecycle.data.corpus.order import SampleKey
+from timecycle.errors import SettingsError, TimecycleError
+
+Example = Any  # a mapping or dataclass of arrays, tensors and numbers
+Batch = dict[str, Tensor]
+
+
+class Loader:
+    """An iterator over batches; use it in a `with` block, so that the workers stop when the loop does.
+
+    `make_example(epoch, position)` must be a pure function. `workers` threads prefetch up to `prefetch` batches;
+    with 0 workers, examples are made while the loop waits.
+    """
+
+    def __init__(
+        self,
+        make_example: Callable[[int, int], Example],
+        batches: Iterable[Sequence[SampleKey]],
+        *,
+        workers: int = 1,
+        prefetch: int = 2,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        if workers < 0 or prefetch < 1:
+            raise SettingsError(
+                f"workers is {workers} and prefetch {prefetch}",
+                remedy="give 0 or more workers, and prefetch 1 or more batches",
+            )
+        self.seconds_waited = 0.0  # that the loop has waited for data
+        self._make_example = make_example
+        self._batches = iter(batches)
+        self._prefetch = prefetch
+        self._clock = clock
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="loader") if workers else None
+        self._queue: deque[list[Future[Example]]] = deque()
+
+    def __enter__(self) -> "Loader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        start = self._clock()
+        try:
+            return collate(self._next_examples())
+        finally:
+            self.seconds_waited += self._clock() - start
+
+    def close(self) -> None:
+        """Stop the workers, after the examples that they are making."""
+        self._batches = iter(())
+        self._queue.clear()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+    def _next_examples(self) -> list[Example]:
+        if self._pool is None:
+            return [self._example(key) for key in next(self._batches)]
+        while len(self._queue) <= self._prefetch and (batch := next(self._batches, None)) is not None:
+            self._queue.append([self._pool.submit(self._example, key) for key in batch])
+        if not self._queue:
+            raise StopIteration
+        return [future.result() for future in self._queue.popleft()]
+
+    def _example(self, key: SampleKey) -> Example:
+        epoch, position = key
+        try:
+            return self._make_example(epoch, position)
+        except TimecycleError as error:
+            problem = f"the example at epoch {epoch}, position {position}: {error.problem}"
+            raise type(error)(problem, remedy=error.remedy) from error
+        except Exception as error:
+            error.add_note(f"while making the example at epoch {epoch}, position {position}")
+            raise
+
+
+def collate(examples: Sequence[Example]) -> Batch:
+    """Stack the values of all examples into tensors, by name."""
+    rows = [_values(example) for example in examples]
+    batch = {}
+    for name in rows[0]:
+        values = [
+            torch.from_numpy(np.ascontiguousarray(row[name])) if isinstance(row[name], np.ndarray) else row[name]
+            for row in rows
+        ]
+        batch[name] = torch.stack(values) if isinstance(values[0], Tensor) else torch.tensor(values)
+    return batch
+
+
+def _values(example: Example) -> Mapping[str, Any]:
+    if is_dataclass(example):
+        return {field.name: getattr(example, field.name) for field in fields(example)}
+    values: Mapping[str, Any] = example
+    return values

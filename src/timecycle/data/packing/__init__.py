@@ -1,0 +1,1 @@
+"""Pack a corpus of videos into shards, and read them back through a cache."""

@@ -1,0 +1,1 @@
+"""Methods that are evaluated."""

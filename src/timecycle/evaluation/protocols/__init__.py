@@ -1,0 +1,1 @@
+"""Evaluation protocols: clips, ground truth and scores of each benchmark."""

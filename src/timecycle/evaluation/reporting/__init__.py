@@ -1,0 +1,1 @@
+"""Reports, tables, comparisons and plots of evaluation results."""

@@ -1,0 +1,1 @@
+"""Exact nearest-neighbour matching between feature maps."""

@@ -1,0 +1,171 @@
+"""The output folder of a run: its layout, lock, record and tables.
+
+A folder may come from anyone: no link in it is followed, and what it says is validated before it is used.
+"""
+
+import csv
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from timecycle.errors import OutputError, first_line
+from timecycle.files import clear_unfinished, lock, write_text, writing
+from timecycle.labels import Labels
+from timecycle.runs.record import read_record
+from timecycle.runs.tables import ObjectsByFrame, RunTables, check_objects, read_frames, read_objects
+
+RECORD = "run.json"
+FILES = ("frames.csv", "objects.csv", "overlay.mp4", "contact.png", "keypoints.csv")
+REVIEW_FILES = ("report.html", "review.json", "review.png")  # written by `check`
+_FOLDERS = ("labels", "confidence", "history", "review", ".work", ".correction", ".passes")
+
+
+class OutputFolder:
+    """Paths of an output folder, and reading and writing of its record and tables.
+
+    Staged corrections and entries of the history have the same layout.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.record_file = path / RECORD
+        self.frames_csv = path / "frames.csv"
+        self.objects_csv = path / "objects.csv"
+        self.keypoints_csv = path / "keypoints.csv"
+        self.overlay = path / "overlay.mp4"
+        self.contact_sheet = path / "contact.png"
+        self.labels = path / "labels"
+        self.confidence = path / "confidence"
+        self.history = path / "history"
+        self.review = path / "review"
+        self.work = path / ".work"  # of an unfinished run
+        self.staging = path / ".correction"  # of an unfinished correction
+        self.pass_cache = path / ".passes"  # label maps of both passes, for corrections; it may be removed
+
+    def label_file(self, number: int, kind: type[Labels]) -> Path:
+        """Return the label file of a frame, by its number in the video (`Frame.number`)."""
+        return self.labels / f"{number:05d}{kind.suffix}"
+
+    def confidence_file(self, number: int) -> Path:
+        return self.confidence / f"{number:05d}.png"
+
+    def read_labels(self, number: int, kind: type[Labels]) -> Labels:
+        return kind.read(self.label_file(number, kind))
+
+    # Record
+
+    def read_record(self) -> dict[str, Any]:
+        """Read and validate the record of a run, finished or not."""
+        return read_record(self.record_file)
+
+    def finished_record(self) -> dict[str, Any]:
+        """Read and validate the record of a finished run; refuse an unfinished one."""
+        record = self.read_record()
+        if record["status"] != "finished":
+            raise OutputError(f"the run in {self.path} is not finished", remedy="resume it: pass --resume to propagate")
+        return record
+
+    def write_record(self, record: Mapping[str, Any]) -> None:
+        write_text(self.record_file, json.dumps(record, indent=2) + "\n")
+
+    # Tables
+
+    def tables(self) -> RunTables:
+        """Read the tables of a finished run; refuse a run without confidence."""
+        record = self.finished_record()
+        with self._reading_tables():
+            frames, objects = read_frames(self.frames_csv), read_objects(self.objects_csv)
+            if len(frames) != record["video"]["frames"]:
+                raise ValueError("frames.csv does not have one line for every frame")
+            check_objects(objects, len(frames), record["labels"]["kind"])
+        if not objects:
+            raise OutputError(
+                f"the run in {self.path} has no confidence",
+                remedy="propagate again with --overwrite and without --no-confidence",
+            )
+        return RunTables(self.path, record, frames, objects)
+
+    def objects(self) -> ObjectsByFrame:
+        """Read objects.csv; empty where it is missing."""
+        with self._reading_tables():
+            return read_objects(self.objects_csv) if self.objects_csv.is_file() else {}
+
+    def frame_numbers(self) -> list[int]:
+        """Return the numbers of the frames in the video, in order."""
+        with self._reading_tables():
+            return [frame.number for frame in read_frames(self.frames_csv)]
+
+    @contextmanager
+    def _reading_tables(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
+            raise OutputError(
+                f"the tables in {self.path} cannot be read: {first_line(error)}",
+                remedy="propagate again with --overwrite",
+            ) from error
+
+    # Safety
+
+    @contextmanager
+    def lock_finished(self) -> Iterator[None]:
+        """Hold the folder of a finished run for this process. A folder without one is refused before it is touched."""
+        self.refuse_links()
+        self.finished_record()
+        with lock(self.path):
+            yield
+
+    def refuse_links(self) -> None:
+        """Refuse a folder in which a name that a run uses is a link, a pipe or a device.
+
+        Writing through a link would replace a file elsewhere, and reading a pipe would never end.
+        """
+        names = (RECORD, ".lock", *FILES, *REVIEW_FILES, *_FOLDERS)
+        special = next((path for name in names for path in _special_files(self.path / name)), None)
+        if special is not None:
+            raise OutputError(
+                f"{special} is a {'link' if special.is_symlink() else 'pipe or device'}, not a file of the run",
+                remedy="copy the folder without it, and do not trust a folder that arrived like this",
+            )
+
+    # Clearing
+
+    def clear(self) -> None:
+        """Remove what an earlier run wrote, and nothing else."""
+        with writing(self.path):
+            for name in _FOLDERS:
+                if (self.path / name).is_dir():
+                    shutil.rmtree(self.path / name)
+            for name in (*FILES, *REVIEW_FILES):
+                (self.path / name).unlink(missing_ok=True)
+
+    def clear_partial_files(self) -> None:
+        """Remove files that a killed process was writing."""
+        for folder in (self.path, self.labels, self.confidence):
+            clear_unfinished(folder)
+
+    def remove_review_files(self) -> None:
+        for name in REVIEW_FILES:
+            (self.path / name).unlink(missing_ok=True)
+
+
+def frame_number(path: Path) -> int:
+    """Return the number of the frame that a label or confidence file belongs to."""
+    return int(path.stem)
+
+
+def _special_files(path: Path) -> Iterator[Path]:
+    """Find what is neither a file nor a folder, at a path and below it."""
+    if path.is_symlink() or (path.exists() and not path.is_file() and not path.is_dir()):
+        yield path
+    elif path.is_dir():
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _special_files(Path(entry.path))
+                elif not entry.is_file(follow_symlinks=False):
+                    yield Path(entry.path)

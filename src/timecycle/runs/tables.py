@@ -1,0 +1,133 @@
+"""The tables of a finished run read back: the confidence of every frame and every object."""
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from timecycle.confidence.fusion import State
+from timecycle.labels.names import display_name
+
+ObjectsByFrame = dict[int, dict[str, "ObjectRow"]]  # by frame index and object
+
+
+@dataclass(frozen=True)
+class FrameRow:
+    """A row of frames.csv; confidence is None where nothing is known."""
+
+    index: int
+    number: int  # as people and file names call the frame
+    time_seconds: float
+    source: str
+    confidence: float | None
+    state: str
+
+    @property
+    def annotated(self) -> bool:
+        return self.source == "annotated"
+
+
+@dataclass(frozen=True)
+class ObjectRow:
+    """A row of objects.csv: one object on one frame."""
+
+    confidence: float
+    state: str
+    annotated: bool = False  # on this very frame
+    before_annotation: bool = False  # this frame comes before the first one on which the object is annotated
+
+    @property
+    def value(self) -> float:
+        return self.confidence
+
+
+@dataclass(frozen=True, eq=False)
+class RunTables:
+    """The tables of a run: its frames in order, and its objects by frame index and name."""
+
+    folder: Path
+    record: Mapping[str, Any]
+    frames: Sequence[FrameRow]
+    objects: Mapping[int, Mapping[str, ObjectRow]]
+
+    @property
+    def names(self) -> list[str]:
+        """The objects, in the order of the table."""
+        return list(dict.fromkeys(name for of_frame in self.objects.values() for name in of_frame))
+
+    @property
+    def kind(self) -> str:
+        return str(self.record.get("labels", {}).get("kind", "masks"))
+
+    def shown(self, name: str) -> str:
+        """Return the name of an object for people."""
+        return display_name(self.kind, name, self.record.get("names", {}))
+
+    def number(self, index: int) -> int:
+        return self.frames[index].number
+
+    @property
+    def annotated_frames(self) -> list[int]:
+        return [frame.index for frame in self.frames if frame.annotated]
+
+
+def read_frames(path: Path) -> list[FrameRow]:
+    """Read frames.csv; raises ValueError, KeyError, TypeError or csv.Error where it is damaged."""
+    with path.open(encoding="utf-8", newline="") as file:
+        frames = [_frame_row(row) for row in csv.DictReader(file)]
+    if any(index != frame.index for index, frame in enumerate(frames)):
+        raise ValueError("frames.csv does not have one line for every frame")
+    return frames
+
+
+def read_objects(path: Path) -> ObjectsByFrame:
+    """Read objects.csv; raises ValueError, KeyError, TypeError or csv.Error where it is damaged."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return _object_rows(csv.DictReader(file))
+
+
+def check_objects(objects: ObjectsByFrame, frames: int, kind: str) -> None:
+    """Check that objects are on frames of the video, and that objects of masks and parts have numbers for names."""
+    if not all(0 <= index < frames for index in objects):
+        raise ValueError("objects.csv has frames that frames.csv lacks")
+    if kind in ("masks", "parts"):
+        names = (name for of_frame in objects.values() for name in of_frame)
+        invalid = next((name for name in names if not re.fullmatch(r"[0-9]{1,12}", name)), None)
+        if invalid is not None:
+            raise ValueError(f"objects.csv has an object {invalid[:40]!r}")
+
+
+def _frame_row(row: Mapping[str, str]) -> FrameRow:
+    confidence = _confidence(row["confidence"]) if row["confidence"] else None
+    index, number = int(row["index"]), int(row["frame_number"])
+    if confidence is not None and row["state"] not in get_args(State):
+        raise ValueError(f"frame {index} has the state {row['state'][:40]!r}")
+    return FrameRow(index, number, float(row["time_seconds"]), row["source"], confidence, row["state"])
+
+
+def _object_rows(rows: Iterable[Mapping[str, str]]) -> ObjectsByFrame:
+    objects: ObjectsByFrame = {}
+    first_annotated: dict[str, int] = {}
+    for row in rows:
+        index, name, annotated = int(row["index"]), row["object"], row["source"] == "annotated"
+        if row["state"] not in get_args(State):
+            raise ValueError(f"an object on frame {index} has the state {row['state'][:40]!r}")
+        objects.setdefault(index, {})[name] = ObjectRow(_confidence(row["confidence"]), row["state"], annotated)
+        if annotated:
+            first_annotated.setdefault(name, index)
+    return {
+        index: {
+            name: replace(one, before_annotation=index < first_annotated.get(name, index))
+            for name, one in of_frame.items()
+        }
+        for index, of_frame in objects.items()
+    }
+
+
+def _confidence(text: str) -> float:
+    """Parse a confidence; what is not a number counts as 0, so that it comes first in the review queue."""
+    value = float(text)
+    return min(max(value, 0.0), 1.0) if math.isfinite(value) else 0.0
