@@ -211,3 +211,10 @@ def test_options_are_in_titled_groups(capsys):
     titles = [line for line in capsys.readouterr().out.splitlines() if line.endswith(":") and line[0] != " "]
     wanted = ["arguments:", "output:", "annotations:", "video:", "method:", "confidence:", "other options:"]
     assert titles == ["Examples:", *wanted]
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["propgate"]])
+def test_help_version_and_typing_errors_do_not_import_torch(words):
+    script = f"import sys; from timecycle.cli import main; main({words!r}); print('torch' in sys.modules)"
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert printed.splitlines()[-1] == "False"

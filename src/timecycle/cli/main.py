@@ -4,28 +4,14 @@ import logging
 import os
 import select
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
 
-import torch
 import tyro
 
-from timecycle.cli.audit import Audit
-from timecycle.cli.bulk import Bulk
-from timecycle.cli.check import Check
 from timecycle.cli.console import err, out
-from timecycle.cli.correct import Correct
-from timecycle.cli.demo import Demo
-from timecycle.cli.doctor import Doctor
-from timecycle.cli.evaluate import Evaluate
-from timecycle.cli.flow import Flow
-from timecycle.cli.frames import Frames
 from timecycle.cli.help import asks_for_help, check_options, command_help, find_command
-from timecycle.cli.pack import PackVideos
-from timecycle.cli.presets import Presets
-from timecycle.cli.propagate import Propagate
-from timecycle.cli.train import Train
-from timecycle.cli.tune import Tune
-from timecycle.cli.weights import Weights
 from timecycle.concurrency import usable_cores
 from timecycle.errors import TimecycleError, first_line
 from timecycle.shortages import explain_error
@@ -38,23 +24,24 @@ _AGAIN = "; to resume, run it again"
 _HOW_TO_RESUME = {"propagate": _RESUME, "train": _RESUME, "pack": _AGAIN, "bulk": _AGAIN}
 
 
-# One line each for `timecycle --help`; `timecycle COMMAND --help` prints the docstring of the class.
-_COMMANDS: dict[str, tuple[Callable[..., object], str]] = {
-    "demo": (Demo, "try everything on a small clip: one minute, no download"),
-    "propagate": (Propagate, "propagate the annotations of some frames through a video"),
-    "check": (Check, "list the frames to review first, with a page of pictures"),
-    "correct": (Correct, "correct frames of a finished run, or undo a correction"),
-    "audit": (Audit, "find errors in labels that any tool made"),
-    "tune": (Tune, "rank presets and encoders on a clip"),
-    "frames": (Frames, "save frames of a video as PNG, to annotate elsewhere"),
-    "flow": (Flow, "compute dense correspondence between two images"),
-    "train": (Train, "learn an encoder from raw video, without labels"),
-    "evaluate": (Evaluate, "score an encoder, or anyone's masks, on a benchmark"),
-    "weights": (Weights, "list, verify, show and convert weights"),
-    "presets": (Presets, "list presets, or print one"),
-    "pack": (PackVideos, "pack videos into shards for training at scale"),
-    "bulk": (Bulk, "propagate annotations through many videos"),
-    "doctor": (Doctor, "show what is installed and what this machine will use"),
+# The class in the module of the command, which is imported only to run the command: torch takes seconds. One line
+# each for `timecycle --help`; `timecycle COMMAND --help` prints the docstring of the class.
+_COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("Demo", "try everything on a small clip: one minute, no download"),
+    "propagate": ("Propagate", "propagate the annotations of some frames through a video"),
+    "check": ("Check", "list the frames to review first, with a page of pictures"),
+    "correct": ("Correct", "correct frames of a finished run, or undo a correction"),
+    "audit": ("Audit", "find errors in labels that any tool made"),
+    "tune": ("Tune", "rank presets and encoders on a clip"),
+    "frames": ("Frames", "save frames of a video as PNG, to annotate elsewhere"),
+    "flow": ("Flow", "compute dense correspondence between two images"),
+    "train": ("Train", "learn an encoder from raw video, without labels"),
+    "evaluate": ("Evaluate", "score an encoder, or anyone's masks, on a benchmark"),
+    "weights": ("Weights", "list, verify, show and convert weights"),
+    "presets": ("Presets", "list presets, or print one"),
+    "pack": ("PackVideos", "pack videos into shards for training at scale"),
+    "bulk": ("Bulk", "propagate annotations through many videos"),
+    "doctor": ("Doctor", "show what is installed and what this machine will use"),
 }
 
 
@@ -89,19 +76,18 @@ def _run(words: list[str]) -> int:
         out.print(_help())
         return 0
     logging.basicConfig(format="%(message)s", level=logging.WARNING, handlers=[_ConsoleHandler()])
-    commands = {name: command for name, (command, _) in _COMMANDS.items()}
     try:
-        typed = find_command(words, commands)
+        typed = find_command(words, _definitions(words[0]))
         if asks_for_help(words):
             out.print(command_help(typed))
             return 0
         check_options(typed, words)
     except TimecycleError as error:
         return _print_error(error)
-    command = tyro.extras.subcommand_cli_from_dict(
-        commands,
-        prog="timecycle",
-        args=words,
+    command = tyro.cli(
+        _definitions(words[0])[words[0]],
+        prog=f"timecycle {words[0]}",
+        args=words[1:],
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
     )
     _limit_threads()
@@ -117,6 +103,13 @@ def _run(words: list[str]) -> int:
             raise
         return _print_error(error)
     return code if isinstance(code, int) else 0
+
+
+def _definitions(word: str) -> dict[str, Any]:
+    """Return the class of the command `word` by its name; if there is no such command, the names of all."""
+    if word not in _COMMANDS:
+        return dict.fromkeys(_COMMANDS)
+    return {word: getattr(import_module(f"timecycle.cli.{word}"), _COMMANDS[word][0])}
 
 
 def _print_error(error: Exception) -> int:
@@ -175,4 +168,6 @@ class _ConsoleHandler(logging.Handler):
 def _limit_threads() -> None:
     """Use no more threads than usable cores, unless OMP_NUM_THREADS is set: torch ignores a container's limits."""
     if "OMP_NUM_THREADS" not in os.environ:
+        import torch  # noqa: PLC0415, here: it takes seconds
+
         torch.set_num_threads(min(torch.get_num_threads(), usable_cores()))
