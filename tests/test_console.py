@@ -213,7 +213,7 @@ def test_options_are_in_titled_groups(capsys):
     assert titles == ["Examples:", *wanted]
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["propgate"]])
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["propagat"]])
 def test_help_version_and_typing_errors_do_not_import_torch(words):
     script = f"import sys; from timecycle.cli import main; main({words!r}); print('torch' in sys.modules)"
     printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
