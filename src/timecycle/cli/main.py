@@ -88,7 +88,7 @@ def _run(words: list[str]) -> int:
         _definitions(words[0])[words[0]],
         prog=f"timecycle {words[0]}",
         args=words[1:],
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff),
     )
     _limit_threads()
     try:
