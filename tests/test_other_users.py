@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from clips import small_world, write_clip, write_mask
+from folders import contents
 from timecycle.cli.main import main
 
 NOBODY = 65534
@@ -54,10 +55,6 @@ def as_nobody(*words: object) -> tuple[int, str]:
     with os.fdopen(reader) as pipe:
         text = pipe.read()
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 @pytest.mark.parametrize("name", ["clip.mp4", "first.png"])

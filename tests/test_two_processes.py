@@ -10,16 +10,13 @@ from pathlib import Path
 import pytest
 
 from clips import small_world, write_clip, write_mask
+from folders import contents
 from timecycle.cli.main import main
 
 HOLD = "import sys; from pathlib import Path; from timecycle.files import lock\n" + (
     "with lock(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
 )
 FAST = ("--preset", "fast", "--encoder", "rgb")
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 @pytest.fixture(scope="module")

@@ -51,10 +51,15 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def clear_unfinished(folder: Path) -> None:
-    """Remove the temporary files that killed processes left in a folder. Nobody else may be writing there."""
+def clear_unfinished(folder: Path, name: str | None = None) -> None:
+    """Remove the temporary files that killed processes left in a folder: all, or those of the file `name`.
+
+    Nobody else may be writing these files.
+    """
+    prefix = "." if name is None else f".{name}."
     for temporary in folder.glob(".*.part"):
-        temporary.unlink(missing_ok=True)
+        if temporary.name.startswith(prefix):
+            temporary.unlink(missing_ok=True)
 
 
 def copy_file(source: Path, target: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from timecycle.errors import MissingError, SettingsError, StoreError
 from timecycle.extras import import_extra
-from timecycle.files import atomic_write, make_folder, sync_folder, writing
+from timecycle.files import atomic_write, clear_unfinished, make_folder, sync_folder, writing
 from timecycle.shortages import find_shortage
 
 log = logging.getLogger("timecycle")
@@ -93,10 +93,7 @@ class FolderStore:
         Nobody else may be writing them.
         """
         path = self._path / name
-        folder, prefix = (path.parent, f".{path.name}.") if name else (path, ".")
-        for temporary in folder.glob(".*.part"):
-            if temporary.name.startswith(prefix):
-                temporary.unlink(missing_ok=True)
+        clear_unfinished(path.parent if name else path, path.name if name else None)
 
     def remove(self, name: str) -> None:
         """Remove it, if it is there."""

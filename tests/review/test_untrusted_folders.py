@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from clips import small_world
+from folders import contents
 from oracle import OracleEncoder
 from timecycle.errors import OutputError, TimecycleError
 from timecycle.labels import Masks
@@ -48,10 +49,6 @@ def finished(world, sources, tmp_path_factory) -> Path:
 @pytest.fixture
 def out(finished, tmp_path) -> Path:
     return Path(shutil.copytree(finished, tmp_path / "out"))
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def change(folder: Path, **values: object) -> None:

@@ -21,6 +21,7 @@ from timecycle.bulk.outputs import Outputs
 from timecycle.cli import main
 from timecycle.errors import SettingsError
 from timecycle.synthetic import WorldConfig, make_world
+from timecycle.video import open_video
 
 SETTINGS = ("--preset", "fast", "--set", "image_size_px=64", "--encoder", "rgb")
 
@@ -76,11 +77,12 @@ def run_here(capsys, corpus: Path, out: object, *words: object, manifest: str = 
 def contents(folder: Path) -> dict[str, bytes]:
     """The files that both commands write; of run.json, the fields that do not depend on time and paths.
 
-    Without the bytes of the overlay video: libx264 does not always encode images this small the same way twice.
+    Of the overlay video the number of frames: libx264 does not always encode images this small the same way twice.
     """
     paths = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
     files = {name.as_posix(): path.read_bytes() for name, path in paths.items() if name.parts[0] != ".passes"}
-    files["overlay.mp4"] = b""
+    with open_video(folder / "overlay.mp4") as overlay:
+        files["overlay.mp4"] = str(len(overlay)).encode()
     record = json.loads(files.pop("run.json"))
     kept = {name: record[name] for name in ("video", "labels", "encoder", "config", "status")}
     return {**files, "run.json": json.dumps(kept).encode()}

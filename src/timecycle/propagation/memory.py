@@ -7,9 +7,13 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from timecycle.confidence.estimator import ConfidenceEstimator
+from timecycle.confidence.history import History
+from timecycle.confidence.signals import Signals
 from timecycle.labels.label_map import LabelMap
 from timecycle.matching.neighbours import Packing
 from timecycle.model.encoder import FeatureMap
+from timecycle.propagation.settings import PropagateConfig
 
 Channels = Bool[Tensor, " channels"]
 
@@ -76,6 +80,30 @@ class Memory:
             if frame.annotated is None or not bool((frame.annotated & ~torch.stack(others).any(dim=0)).any()):
                 return frame
         return candidates[0]
+
+
+def memory_signals(
+    estimator: ConfidenceEstimator,
+    frame: MemoryFrame,
+    labels: LabelMap,
+    *,
+    memory: Memory,
+    history: History,
+    config: PropagateConfig,
+) -> Signals:
+    """Compute the signals of a frame with this label map, compared with the oldest other frame in memory."""
+    past = next((other for other in reversed(memory.past) if other.index != frame.index), None)
+    grid = frame.features.grid
+    return estimator.signals(
+        frame.index,
+        frame.features,
+        frame.packing,
+        labels,
+        history=history,
+        past=estimator.comparison_frame(past.features, past.labels, past.packing) if past is not None else None,
+        window=config.window(grid, annotated=False),
+        annotation_window=config.window(grid, annotated=True),
+    )
 
 
 def _without_propagated(frame: MemoryFrame, channels: Channels) -> MemoryFrame:

@@ -34,6 +34,7 @@ from timecycle.labels.space import Labels, Space, remove_objects
 from timecycle.model.encoder import Encoder, FeatureMap
 from timecycle.propagation.blend import Pass, blend
 from timecycle.propagation.frame_encoder import FrameEncoder
+from timecycle.propagation.memory import memory_signals
 from timecycle.propagation.nearest import FramePerChannel, NearestAnnotated
 from timecycle.propagation.pass_cache import Direction, PassCache, PassKey
 from timecycle.propagation.prefetch import EncodedFrame, encoding_workers, prefetch_features
@@ -356,19 +357,11 @@ class _Run:
 
     def _signals(self, propagator: Propagator, label_map: LabelMap, history: History | None) -> Signals | None:
         """Compute the signals of the propagator's latest frame; None where they are not needed."""
-        latest, estimator = propagator.latest, self._estimator
-        if history is None or latest is None or estimator.is_fully_annotated(latest.index):
+        latest = propagator.latest
+        if history is None or latest is None or self._estimator.is_fully_annotated(latest.index):
             return None
-        past = next((frame for frame in reversed(propagator.memory.past) if frame.index != latest.index), None)
-        return estimator.signals(
-            latest.index,
-            latest.features,
-            latest.packing,
-            label_map,
-            history=history,
-            past=estimator.comparison_frame(past.features, past.labels, past.packing) if past is not None else None,
-            window=self.config.window(latest.features.grid, annotated=False),
-            annotation_window=self.config.window(latest.features.grid, annotated=True),
+        return memory_signals(
+            self._estimator, latest, label_map, memory=propagator.memory, history=history, config=self.config
         )
 
     def _estimate(self, index: int, signals: Signals | None, label_map: LabelMap) -> Confidence | None:

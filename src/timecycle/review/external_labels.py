@@ -13,7 +13,7 @@ from timecycle.labels.label_map import LabelMap
 from timecycle.matching.neighbours import packed_like
 from timecycle.model.encoder import Encoder
 from timecycle.propagation.frame_encoder import FrameEncoder
-from timecycle.propagation.memory import Memory, MemoryFrame
+from timecycle.propagation.memory import Memory, MemoryFrame, memory_signals
 from timecycle.propagation.prefetch import encoding_workers, prefetch_features
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.video import space_of
@@ -46,22 +46,13 @@ def score_labels(
         grid = features.grid.rescaled(*encoded.frame.image.shape[:2])
         label_map = LabelMap(space.encode(labels[index], grid), known, grid)
         packing = packed_like(features.cells, (frame.packing for frame in memory))
+        on_device = LabelMap(label_map.values.to(features.cells.device), known, grid)
+        frame = MemoryFrame(index, features, on_device, None, packing)
         history = estimator.history_after(index, label_map, history)
         signals = None
         if not estimator.is_fully_annotated(index):
-            past = memory.past[-1] if memory.past else None
-            signals = estimator.signals(
-                index,
-                features,
-                packing,
-                label_map,
-                history=history,
-                past=estimator.comparison_frame(past.features, past.labels, past.packing) if past else None,
-                window=config.window(features.grid, annotated=False),
-                annotation_window=config.window(features.grid, annotated=True),
-            )
-        on_device = LabelMap(label_map.values.to(features.cells.device), known, grid)
-        memory.add(MemoryFrame(index, features, on_device, None, packing))
+            signals = memory_signals(estimator, frame, label_map, memory=memory, history=history, config=config)
+        memory.add(frame)
         confidence = estimator.confidence(index, signals, grid, known=known)
         if confidence is not None:
             yield index, confidence
