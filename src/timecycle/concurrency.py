@@ -1,16 +1,25 @@
-"""The cores that this process may use, and a thread that writes in the background."""
+"""The cores that this process may use, workers that compute in advance, and a thread that writes in the background."""
 
 import math
 import os
 import queue
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from itertools import islice
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _CPU_INFO = Path("/proc/cpuinfo")
 _BF16_FLAGS = {"amx_bf16", "avx512_bf16", "bf16"}  # Intel, Intel and AMD, Arm
+_READERS = 8  # threads, which mostly wait
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 def usable_cores() -> int:
@@ -31,6 +40,41 @@ def supports_bf16() -> bool:
         return False
     flags = next((line.split() for line in lines if line.lower().startswith(("flags", "features"))), [])
     return not _BF16_FLAGS.isdisjoint(flags)
+
+
+def ordered(
+    pool: Executor | None, function: Callable[[_Item], _Result], items: Iterable[_Item], *, ahead: int
+) -> Generator[_Result, None, None]:
+    """Yield function(item) of every item, in order; the pool computes up to `ahead` results in advance.
+
+    Items are taken in the caller's thread, as they are needed. An error of an item, or of taking it, is raised in its
+    place and ends the iteration. The pool ends with the iteration: what was not started is cancelled, and what runs is
+    waited for. A caller that may stop early closes the iterator. Without a pool, the caller's thread computes.
+    """
+    if pool is None:
+        yield from map(function, items)
+        return
+    try:
+        futures = _submitted(pool, function, items)
+        pending = deque(islice(futures, ahead))
+        for future in futures:
+            pending.append(future)
+            yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def read_ahead(read: Callable[[_Item], _Result], items: Iterable[_Item]) -> Generator[_Result, None, None]:
+    """Yield read(item) of every item, in order; several threads read in advance."""
+    return ordered(ThreadPoolExecutor(_READERS, "timecycle-read"), read, items, ahead=4 * _READERS)
+
+
+def worker_processes(workers: int) -> ProcessPoolExecutor:
+    """Start worker processes that exit when their parent is killed; those of a plain pool would wait for ever."""
+    # Forking a process that runs threads, as PyTorch does, may hang it.
+    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_end_with_parent)
 
 
 class BackgroundWriter:
@@ -94,6 +138,29 @@ class BackgroundWriter:
     def _raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
+
+
+def _submitted(
+    pool: Executor, function: Callable[[_Item], _Result], items: Iterable[_Item]
+) -> Iterator[Future[_Result]]:
+    try:
+        for item in items:
+            yield pool.submit(function, item)
+    except Exception as error:  # of the items: the results before it come first
+        failed: Future[_Result] = Future()
+        failed.set_exception(error)
+        yield failed
+
+
+def _end_with_parent() -> None:
+    threading.Thread(target=_wait_for_end, name="timecycle-parent", daemon=True).start()
+
+
+def _wait_for_end() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()  # waits on a pipe that the system closes, for every kind of end and on every system
+        os._exit(1)
 
 
 def _container_cores() -> float | None:

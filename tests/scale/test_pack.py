@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from made_videos import make_video, write_video
-from timecycle import files
 from timecycle.data.packing.pack import Pack, PackConfig, check_pack, pack, read_pack, read_shards
 from timecycle.data.packing.transcode import ClipFormat
 from timecycle.errors import SettingsError, StoreError
@@ -205,45 +204,6 @@ def test_damaged_lists_of_a_pack_raise_a_store_error(short_videos, tmp_path, nam
     }
     with pytest.raises(StoreError, match=name):
         readers[name]()
-
-
-WORKERS = """
-import os, signal, sys, types
-sys.modules["timecycle"] = types.ModuleType("timecycle")  # without its start-up, which takes longer than the test
-sys.modules["timecycle"].__path__ = [{package!r}]
-from timecycle.data.packing.workers import worker_pool
-
-def pid(_):
-    return os.getpid()
-
-if __name__ == "__main__":
-    pool = worker_pool(2)
-    print(*set(pool.map(pid, range(50))), flush=True)
-    pool.submit(signal.pause)
-    signal.pause()
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
-def test_workers_exit_when_their_parent_is_killed(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(WORKERS.format(package=str(Path(files.__file__).parent)))
-    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as parent:
-        workers = [Path("/proc") / pid for pid in parent.stdout.readline().split()]
-        assert workers
-        assert all(worker.exists() for worker in workers)
-        parent.kill()
-        ends = time.monotonic() + 20
-        while any(_is_running(worker) for worker in workers):
-            assert time.monotonic() < ends, "they outlive their parent"
-            time.sleep(0.02)
-
-
-def _is_running(process: Path) -> bool:
-    try:
-        return (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 @pytest.mark.slow  # a real process is killed three times

@@ -15,12 +15,12 @@ import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from timecycle.bulk.lease import LEASES, Lease, lease
+from timecycle.concurrency import read_ahead
 from timecycle.errors import InUseError, MissingError, OutputError, SettingsError, StoreError
 from timecycle.files import make_folder, sha256, sync_folder, writing
 from timecycle.store import Store, is_address, open_store
@@ -29,7 +29,6 @@ log = logging.getLogger("timecycle")
 
 RECORDS, DEAD, SETTINGS = "records", "dead", "bulk.json"
 _WORK, _REPLACED = ".work", ".replaced"
-_READERS = 8  # threads, which mostly wait
 _RUN = "run.json"
 
 Files = dict[str, tuple[int, str]]  # name to size and sha256
@@ -69,13 +68,12 @@ class Outputs:
     def records(self, under: str = RECORDS) -> dict[str, dict[str, Any]]:
         """Read the records of finished videos, or of failed ones (`DEAD`), by name; invalid records are ignored."""
         names = [name for name in self._store.sizes(under) if name.endswith(".json")]
-        with ThreadPoolExecutor(_READERS) as pool:
-            read = pool.map(lambda name: (name, _fields(self.read(name))), names)
-            return {
-                fields["name"]: fields
-                for name, fields in read
-                if fields is not None and name == f"{under}/{fields.get('name')}.json"
-            }
+        read = read_ahead(lambda name: (name, _fields(self.read(name))), names)
+        return {
+            fields["name"]: fields
+            for name, fields in read
+            if fields is not None and name == f"{under}/{fields.get('name')}.json"
+        }
 
     def record(self, name: str) -> dict[str, Any] | None:
         """The record of one video."""

@@ -10,7 +10,6 @@ import statistics
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,6 +17,7 @@ from timecycle.bulk.fingerprints import inputs_of
 from timecycle.bulk.manifest import Item, Shard
 from timecycle.bulk.outputs import DEAD, Outputs
 from timecycle.bulk.worker import Already, BulkJob, Busy, Failed, Record, Stopped, outdated, process_video
+from timecycle.concurrency import read_ahead
 from timecycle.errors import ShortageError
 
 log = logging.getLogger("timecycle")
@@ -26,7 +26,6 @@ ALARM_FRACTION = 0.5  # if more videos fail, the cause is probably the manifest 
 _LISTED = 10  # least confident videos in the summary
 _MAX_ATTEMPTS = 3
 _RETRY_BUSY_SECONDS = 1.0  # before trying again the videos that other processes hold
-_READERS = 8
 
 
 @dataclass(frozen=True)
@@ -258,12 +257,11 @@ def _valid_records(items: Sequence[Item], job: BulkJob, outputs: Outputs, *, ver
 
     known = [item for item in items if item.name in records]
     valid = {}
-    with ThreadPoolExecutor(_READERS) as pool:
-        for item, reason in zip(known, pool.map(reason_to_redo, known), strict=True):
-            if reason:
-                log.warning("%s is processed again: %s", item.name, reason)
-            else:
-                valid[item.name] = {name: value for name, value in records[item.name].items() if name != "files"}
+    for item, reason in zip(known, read_ahead(reason_to_redo, known), strict=True):
+        if reason:
+            log.warning("%s is processed again: %s", item.name, reason)
+        else:
+            valid[item.name] = {name: value for name, value in records[item.name].items() if name != "files"}
     return valid
 
 

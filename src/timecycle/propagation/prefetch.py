@@ -4,9 +4,8 @@ Encoding does not depend on other frames' labels, so each frame is encoded by on
 two convolutions side by side use two cores better than one convolution on both. The results are bit-identical.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Barrier
 
@@ -14,6 +13,7 @@ import numpy as np
 import torch
 from jaxtyping import UInt8
 
+from timecycle.concurrency import ordered
 from timecycle.model.encoder import Encoder, FeatureMap
 from timecycle.video import Frame
 
@@ -42,21 +42,8 @@ def prefetch_features(
     def features_of(frame: Frame) -> FeatureMap:
         return known(frame.index) or encode(frame.image)
 
-    if workers < 2:
-        for frame in frames:
-            yield EncodedFrame(frame, features_of(frame))
-        return
-    pending: deque[tuple[Frame, Future[FeatureMap]]] = deque()
-    pool = _pool(workers)
-    try:
-        for frame in frames:
-            pending.append((frame, pool.submit(features_of, frame)))
-            if len(pending) > workers:
-                yield _first(pending)
-        while pending:
-            yield _first(pending)
-    finally:  # also if the stream is not read to its end
-        pool.shutdown(cancel_futures=True)
+    pool = _pool(workers) if workers > 1 else None
+    yield from ordered(pool, lambda frame: EncodedFrame(frame, features_of(frame)), frames, ahead=workers)
 
 
 def encoding_workers(encoder: Encoder) -> int:
@@ -72,11 +59,6 @@ def live_worker(encoder: Encoder) -> Executor | None:
     waiting threads sleep. The results are bit-identical.
     """
     return ThreadPoolExecutor(1, "timecycle-live") if encoding_workers(encoder) > 1 else None
-
-
-def _first(pending: deque[tuple[Frame, Future[FeatureMap]]]) -> EncodedFrame:
-    frame, features = pending.popleft()
-    return EncodedFrame(frame, features.result())
 
 
 def _pool(workers: int) -> ThreadPoolExecutor:

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
+from timecycle.concurrency import worker_processes
 from timecycle.data.corpus.probe import Box, probe_video
-from timecycle.data.packing.workers import worker_pool
 from timecycle.errors import VideoError
 from timecycle.files import make_folder, write_text, writing
 from timecycle.shortages import find_shortage, raise_if_shortage, raising_shortages
@@ -195,7 +195,7 @@ def _probed(folder: Path, todo: Mapping[str, str], *, workers: int) -> Generator
     if workers == 0:
         yield from map(job, todo, todo.values())
         return
-    with worker_pool(workers) as pool:
+    with worker_processes(workers) as pool:
         futures = [pool.submit(job, name, mark) for name, mark in todo.items()]
         try:
             for future in as_completed(futures):

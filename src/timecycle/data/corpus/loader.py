@@ -5,16 +5,18 @@ nothing of the program is started twice. The order and content of batches do not
 """
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import fields, is_dataclass
+from itertools import chain, tee
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from timecycle.concurrency import ordered
 from timecycle.data.corpus.order import SampleKey
 from timecycle.errors import SettingsError, TimecycleError
 
@@ -45,11 +47,8 @@ class Loader:
             )
         self.seconds_waited = 0.0  # that the loop has waited for data
         self._make_example = make_example
-        self._batches = iter(batches)
-        self._prefetch = prefetch
         self._clock = clock
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="loader") if workers else None
-        self._queue: deque[list[Future[Example]]] = deque()
+        self._batches = self._prefetched(batches, workers, prefetch)
 
     def __enter__(self) -> "Loader":
         return self
@@ -63,26 +62,28 @@ class Loader:
     def __next__(self) -> Batch:
         start = self._clock()
         try:
-            return collate(self._next_examples())
+            return next(self._batches)
         finally:
             self.seconds_waited += self._clock() - start
 
     def close(self) -> None:
         """Stop the workers, after the examples that they are making."""
-        self._batches = iter(())
-        self._queue.clear()
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-            self._pool = None
+        self._batches.close()
 
-    def _next_examples(self) -> list[Example]:
-        if self._pool is None:
-            return [self._example(key) for key in next(self._batches)]
-        while len(self._queue) <= self._prefetch and (batch := next(self._batches, None)) is not None:
-            self._queue.append([self._pool.submit(self._example, key) for key in batch])
-        if not self._queue:
-            raise StopIteration
-        return [future.result() for future in self._queue.popleft()]
+    def _prefetched(
+        self, batches: Iterable[Sequence[SampleKey]], workers: int, prefetch: int
+    ) -> Generator[Batch, None, None]:
+        # Workers make single examples rather than batches, so that all of them work for the batch that is needed next.
+        remaining = iter(batches)
+        first = next(remaining, None)
+        if first is None:
+            return
+        requested, submitted = tee(chain([first], remaining))
+        pool = ThreadPoolExecutor(workers, thread_name_prefix="loader") if workers else None
+        keys = chain.from_iterable(submitted)
+        with closing(ordered(pool, self._example, keys, ahead=prefetch * len(first))) as examples:
+            for batch in requested:
+                yield collate([next(examples) for _ in batch])
 
     def _example(self, key: SampleKey) -> Example:
         epoch, position = key

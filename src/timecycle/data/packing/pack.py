@@ -13,14 +13,14 @@ import json
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from timecycle.concurrency import ordered, read_ahead, worker_processes
 from timecycle.data.corpus.index import Index, find_videos, root_of
 from timecycle.data.packing.shards import (
     Shard,
@@ -33,7 +33,6 @@ from timecycle.data.packing.shards import (
 )
 from timecycle.data.packing.shots import DuplicateDetector
 from timecycle.data.packing.transcode import ClipFormat, CutClip, CutVideo, clip_file_name, cut_video
-from timecycle.data.packing.workers import worker_pool
 from timecycle.errors import MissingError, SettingsError, StoreError, VideoError
 from timecycle.files import clear_unfinished, lock, make_folder, write_text
 from timecycle.shortages import raising_shortages
@@ -45,7 +44,6 @@ _FORMAT = {"timecycle_pack": 2}
 MAX_CORRUPT = 0.5  # a larger share of unreadable videos hints at the disk rather than the videos
 _QUEUED_PER_WORKER = 4  # videos cut before the one being packed, for every worker
 _JSON_ERRORS = (ValueError, TypeError, KeyError, AttributeError, RecursionError)  # what damaged JSON may raise
-_READ_THREADS = 8  # for the indexes of shards: nearly all of the time is waiting
 
 Progress = Callable[[int, int], None]  # videos packed, total
 
@@ -138,11 +136,12 @@ def pack(
             return old
         store.clear_unfinished()
         packer = _Packer(root_of(videos), store, work, config, known, old.shards if old is not None else ())
-        with raising_shortages(f"while {store.name} was packed"), ExitStack() as stack:
-            for source in packer.cut(todo, workers, stack):
-                packer.add(source)
-                if progress is not None:
-                    progress(packer.added, len(todo))
+        with raising_shortages(f"while {store.name} was packed"):
+            with closing(packer.cut(todo, workers)) as sources:
+                for source in sources:
+                    packer.add(source)
+                    if progress is not None:
+                        progress(packer.added, len(todo))
             packer.close_shard()
         done = packer.finish()
         shutil.rmtree(work / "cut", ignore_errors=True)
@@ -184,8 +183,7 @@ def _old_pack(store: Store) -> Pack | None:
 
 def read_shards(store: Store, pack: Pack) -> list[Shard]:
     """Read the index of every shard of a pack."""
-    with ThreadPoolExecutor(_READ_THREADS) as pool:
-        return list(pool.map(lambda listed: _read_listed(store, listed), pack.shards))
+    return list(read_ahead(lambda listed: _read_listed(store, listed), pack.shards))
 
 
 def pack_index(shards: Iterable[Shard]) -> Index:
@@ -240,25 +238,15 @@ class _Packer:
             for clip in source.cut.clips:
                 self._counts["clips" if self._duplicates.is_new(clip.hashes) else "duplicate"] += 1
 
-    def cut(self, todo: Mapping[str, str], workers: int, stack: ExitStack) -> Iterator[_Source]:
+    def cut(self, todo: Mapping[str, str], workers: int) -> Generator[_Source, None, None]:
         """Cut the videos and yield them in the order of their names; at most a few wait to be packed."""
         jobs = [
             _Job(self._videos, path, fingerprint, self._cut_folder / _short_hash(path), self._config.clips)
             for path, fingerprint in todo.items()
         ]
-        if workers == 0:
-            yield from map(_cut_once, jobs)
-            return
-        pool = stack.enter_context(worker_pool(workers))
-        stack.callback(pool.shutdown, cancel_futures=True)
-        queue: list[Future[_Source]] = []
+        pool = worker_processes(workers) if workers else None
         try:
-            for job in jobs:
-                queue.append(pool.submit(_cut_once, job))
-                if len(queue) > _QUEUED_PER_WORKER * workers:
-                    yield queue.pop(0).result()
-            while queue:
-                yield queue.pop(0).result()
+            yield from ordered(pool, _cut_once, jobs, ahead=_QUEUED_PER_WORKER * workers)
         except BrokenProcessPool as error:
             raise VideoError(
                 "a process that cuts videos was killed, perhaps for lack of memory",
