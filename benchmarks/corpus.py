@@ -45,7 +45,7 @@ from timecycle.data.packing.shards import read_shard, shard_text
 from timecycle.files import make_folder
 from timecycle.model.resnet import ResNet
 from timecycle.store import FolderStore, open_store
-from timecycle.training.checkpoint import save_checkpoint
+from timecycle.training.record import save_checkpoint
 from timecycle.video import VideoWriter, open_video
 
 _CONFIG = PackConfig(shard_mb=8)

@@ -45,11 +45,9 @@ from timecycle.runs.folder import OutputFolder
 from timecycle.runs.run import RunSpec, run
 from timecycle.store import open_store
 from timecycle.synthetic import WorldConfig, make_world
-from timecycle.training.checkpoint import load_newest
 from timecycle.training.corpus import VideoSource, read_corpus
-from timecycle.training.journal import read_journal
-from timecycle.training.record import check_record, read_licence, read_start
-from timecycle.training.state import State
+from timecycle.training.record import check_record, load_newest, read_journal, read_licence, read_start
+from timecycle.training.step import State
 from timecycle.training.trainer import train
 from timecycle.video import Size, VideoWriter, open_video
 

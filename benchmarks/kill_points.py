@@ -19,10 +19,9 @@ import torch
 from timecycle.data.augment.clips import ClipReader
 from timecycle.data.corpus import index
 from timecycle.model.resnet import BasicBlock
-from timecycle.training import heldout
-from timecycle.training.examples import Examples
-from timecycle.training.learner import Learner
-from timecycle.training.state import MovingAverage, State
+from timecycle.training import heldout, step
+from timecycle.training.corpus import Examples
+from timecycle.training.step import Learner, State
 
 
 def die(*_: object) -> None:
@@ -140,10 +139,10 @@ KILLS = (
     saving("one of two old ones is removed", partial(on_call, os, "unlink", 2)),
     saving("all is ready, it is not renamed", partial(on_call, os, "replace"), nth=2),
     Kill("step: in the backward pass", partial(in_backward, 2)),
-    Kill("step: after the optimiser, before the EMA", partial(on_call, MovingAverage, "update", 3)),
+    Kill("step: after the optimiser, before the EMA", partial(on_call, step, "update_average", 3)),
     Kill(
         "step: in the EMA",
-        partial(on_call, MovingAverage, "update", 1, partial(on_call, torch.Tensor, "lerp_", 20)),
+        partial(on_call, step, "update_average", 1, partial(on_call, torch.Tensor, "lerp_", 20)),
     ),
     Kill("journal: shortened, not renamed", partial(on_file, "journal.jsonl", partial(on_call, os, "replace"))),
     saving("an empty temporary file is made", partial(cut, 1, 0.0), nth=2),

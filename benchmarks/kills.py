@@ -28,8 +28,8 @@ from kill_points import KILLS, Kill
 from record import write_record
 from timecycle.config import train_config
 from timecycle.files import sha256
-from timecycle.training.journal import read_journal
-from timecycle.training.state import State
+from timecycle.training.record import read_journal
+from timecycle.training.step import State
 from timecycle.training.trainer import train
 
 # Settings of a run that takes seconds; tests use them too.

@@ -30,7 +30,7 @@ from timecycle.evaluation.reporting.plots import write_pictures
 from timecycle.evaluation.reporting.report import REPORT, Report
 from timecycle.files import make_folder
 from timecycle.model.weights import hash_state, load_weights
-from timecycle.training.journal import read_journal
+from timecycle.training.record import read_journal
 from timecycle.training.settings import TrainConfig
 from timecycle.training.trainer import Callbacks, Progress, train
 from training_step import PRESETS

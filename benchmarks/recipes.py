@@ -32,9 +32,8 @@ from timecycle.files import make_folder
 from timecycle.model.registry import DEFAULT_ENCODER
 from timecycle.model.weights import read_card
 from timecycle.training.corpus import VideoSource
-from timecycle.training.pace import steps_in
 from timecycle.training.settings import TrainConfig
-from timecycle.training.trainer import train
+from timecycle.training.trainer import steps_in, train
 
 _COLUMNS = ("encoder.columns=true", "encoder.head_relu=false")
 _RES3 = (*_COLUMNS, "encoder.last=res3", "encoder.head_channels=128")

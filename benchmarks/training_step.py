@@ -22,10 +22,9 @@ from timecycle.config import train_config
 from timecycle.model.resnet import grid_of, random_resnet
 from timecycle.pose import cell_centres
 from timecycle.training.corpus import VideoSource, index_videos
-from timecycle.training.learner import Batch, encode
-from timecycle.training.pace import time_steps
 from timecycle.training.settings import TrainConfig, pick_precision
-from timecycle.training.state import State
+from timecycle.training.step import Batch, State, encode
+from timecycle.training.trainer import time_steps
 
 PRESETS = {"walks": "small", "cycles": "small-cycles"}
 _PACED = 30  # steps
@@ -60,11 +59,11 @@ def measure_pace(videos: Path, objective: str) -> dict[str, float]:
     config = train_config(PRESETS[objective])
     with TemporaryDirectory() as folder:
         index_videos(VideoSource(location=str(videos)), Path(folder), processes=os.cpu_count() or 1, warn=print)
-        pace = time_steps(VideoSource(location=str(videos)), Path(folder), config, timed=_PACED)
+        seconds, waiting = time_steps(VideoSource(location=str(videos)), Path(folder), config, timed=_PACED)
     return {
-        "seconds_per_step": round(pace.seconds, 3),
-        "waiting_for_clips": round(pace.waiting, 3),
-        "steps_in_half_an_hour": round(1800 / pace.seconds),
+        "seconds_per_step": round(seconds, 3),
+        "waiting_for_clips": round(waiting, 3),
+        "steps_in_half_an_hour": round(1800 / seconds),
     }
 
 

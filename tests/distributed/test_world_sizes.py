@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from timecycle.training.journal import read_journal
+from timecycle.training.record import read_journal
 
 PROGRAM = """
 import os, signal, sys
 from pathlib import Path
 from timecycle.config import train_config
 from timecycle.training import trainer
-from timecycle.training.examples import Examples
+from timecycle.training.corpus import Examples
 
 videos, folder, log, last, settings = sys.argv[1:6]
 make = Examples.__call__

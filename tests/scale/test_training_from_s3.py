@@ -15,7 +15,7 @@ from kills import TINY
 from logged_training import samples
 from timecycle.data.packing.pack import PackConfig, pack
 from timecycle.data.packing.transcode import ClipFormat
-from timecycle.training.journal import read_journal
+from timecycle.training.record import read_journal
 
 STEPS = 10
 SETTINGS = (*TINY, "objective=walks", f"steps={STEPS}", "precision=fp32", "workers=1", "checkpoint_every=2")

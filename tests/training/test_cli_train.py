@@ -15,7 +15,7 @@ from made_videos import make_video
 from timecycle.cli import main
 from timecycle.cli.train import _show_on
 from timecycle.training.heldout import HeldOutScores, recommendation
-from timecycle.training.journal import read_journal
+from timecycle.training.record import read_journal
 from timecycle.training.trainer import Progress
 
 

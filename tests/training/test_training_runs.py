@@ -18,10 +18,9 @@ from timecycle.errors import OutputError, SettingsError, VideoError
 from timecycle.model.registry import load_encoder
 from timecycle.model.resnet import ResNetConfig, random_resnet
 from timecycle.model.weights import hash_state, load_weights, read_card
-from timecycle.training import checkpoint, trainer
-from timecycle.training.journal import read_journal
-from timecycle.training.record import read_settings
-from timecycle.training.state import State
+from timecycle.training import record, trainer
+from timecycle.training.record import load_newest, read_journal, read_settings
+from timecycle.training.step import State
 from timecycle.training.trainer import TrainingResult, train
 
 
@@ -67,7 +66,7 @@ class Killed(BaseException):
 @pytest.mark.parametrize("point", ["computing", "inside a save", "after a save"])
 def test_killed_and_resumed_run_gives_the_same_bytes(videos, config, whole, tmp_path, monkeypatch, point):
     calls = {"steps": 0, "saves": 0}
-    advance, write = State.advance, checkpoint.atomic_write
+    advance, write = State.advance, record.atomic_write
 
     def stop_while_computing(self, model, micro_batches):
         calls["steps"] += 1
@@ -88,10 +87,10 @@ def test_killed_and_resumed_run_gives_the_same_bytes(videos, config, whole, tmp_
         if calls["saves"] == 2:
             raise Killed
 
-    saved = checkpoint.save_checkpoint
+    saved = record.save_checkpoint
     with monkeypatch.context() as patched:
         patched.setattr(State, "advance", stop_while_computing)
-        patched.setattr(checkpoint, "atomic_write", stop_while_saving)
+        patched.setattr(record, "atomic_write", stop_while_saving)
         if point == "after a save":
             patched.setattr(trainer, "save_checkpoint", stop_after_saving)
         with pytest.raises(Killed):
@@ -122,7 +121,7 @@ def test_damaged_checkpoint_is_skipped(videos, config, whole, tmp_path, monkeypa
 )
 def test_checkpoint_with_other_content_is_refused(videos, config, whole, change):
     """The checksum is right: torch itself raises nearly anything."""
-    saved = checkpoint.load_newest(whole(videos, config).folder / "checkpoints")
+    saved = load_newest(whole(videos, config).folder / "checkpoints")
     settings = dataclasses.replace(config, precision=saved["config"]["precision"])
     state = State.fresh(random_resnet(config.encoder, seed=0), settings)
     with pytest.raises(OutputError, match=r"the checkpoint does not fit this run: .*; start a new run"):
@@ -135,7 +134,7 @@ def test_checkpoint_with_a_strange_head_is_skipped(tmp_path):
     for head in ("[1]", "[" * 100_000, '{"bytes": {}}'):
         (tmp_path / "step-00000001.ckpt").write_text(f"{head}\n")
         with pytest.raises(OutputError, match=r"no checkpoint in .* can be read"):
-            checkpoint.load_newest(tmp_path)
+            load_newest(tmp_path)
 
 
 def test_strange_lines_of_a_journal_are_skipped(tmp_path):
@@ -175,7 +174,7 @@ def test_run_and_checkpoint_of_another_version_are_refused(videos, config, tmp_p
         other = {} if version is None else {"timecycle_checkpoint": version}
         path.write_bytes(json.dumps(about | other).encode() + b"\n" + content)
         with pytest.raises(OutputError, match=r"the checkpoint .* is of another version of timecycle; train again"):
-            checkpoint.load_newest(checkpoints)
+            load_newest(checkpoints)
 
 
 def test_two_checkpoints_are_kept(videos, config, whole):

@@ -21,9 +21,9 @@ from timecycle.training import trainer
 from timecycle.training.corpus import DEFAULT_CACHE_GB, VideoSource
 from timecycle.training.distributed import ProcessGroup, process_group
 from timecycle.training.heldout import fewest_steps, recommendation
-from timecycle.training.pace import steps_in
 from timecycle.training.record import finished_weights, has_record, read_settings
 from timecycle.training.settings import TrainConfig
+from timecycle.training.trainer import steps_in
 
 _PRESETS = ", ".join(preset_names("train"))
 _INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C

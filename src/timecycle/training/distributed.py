@@ -1,10 +1,13 @@
-"""Training in one process or many, with the same code: torchrun sets the rank, and DDP averages gradients."""
+"""Training in one process or many, with the same code: torchrun sets the rank, DDP averages gradients, signals stop."""
 
 import os
-from collections.abc import Iterator
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from types import FrameType
 
 import torch
 import torch.distributed as dist
@@ -67,3 +70,29 @@ def any_process(flag: bool, group: ProcessGroup) -> bool:
     largest = torch.tensor([float(flag)])
     dist.all_reduce(largest, op=dist.ReduceOp.MAX)
     return bool(largest.item())
+
+
+@contextmanager
+def stop_signals(info: Callable[[str], None]) -> Iterator[list[int]]:
+    """Collect SIGINT and SIGTERM instead of dying: the loop then saves and stops at the end of its step."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+
+    def handle(number: int, _: FrameType | None) -> None:
+        received.append(number)
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, previous[signal.SIGINT])  # a second one ends the run at once
+            info("stopping after this step, which is saved; Ctrl-C again stops at once and loses it")
+
+    # A parent may have set a signal to be ignored, as a shell does with SIGINT for background jobs: keep that.
+    previous = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    previous = {number: handler for number, handler in previous.items() if handler != signal.SIG_IGN}
+    for number in previous:
+        signal.signal(number, handle)
+    try:
+        yield received
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

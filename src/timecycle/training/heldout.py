@@ -1,4 +1,10 @@
-"""Held-out clips: score an encoder on clips that are never trained on, without labels."""
+"""Held-out clips: score an encoder on clips that are never trained on, without labels.
+
+Warp accuracy: match each frame with a known affine view of itself in other colours; the share of cells whose nearest
+neighbour is within a cell of the ground truth. Cycle accuracy: follow nearest neighbours from frame to frame, forward
+and back; the share of *moving* cells that return within a cell. The share that never moved is high for a static
+solution.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -6,26 +12,29 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
 from timecycle.data.augment.clips import ClipReader
 from timecycle.data.augment.views import ViewConfig, apply_view, choose_view, photometric, view_to_view
 from timecycle.data.corpus.order import generator
 from timecycle.files import make_folder
+from timecycle.grid import Grid
 from timecycle.model.encoder import FeatureMap
 from timecycle.model.resnet import ResNet, grid_of
-from timecycle.pose import cell_centres
+from timecycle.pose import cell_centres, map_cells
 from timecycle.propagation.flow import consistent, match
 from timecycle.render import match_lines, save_picture
 from timecycle.training.health import feature_health
-from timecycle.training.learner import encode
-from timecycle.training.validation import cycle_accuracy, moving_cells, warp_accuracy
+from timecycle.training.step import cell_change, encode
 
 _SEED = 20_190_318  # the same clips and warps for every run, whatever its own seed
 _BATCH = 16  # images
 _GAIN = 0.01  # of an accuracy: less is noise
 _FEWEST_CLIPS = 2000  # with fewer, scores hardly differ from those of random weights (docs/learning.md)
+_MOVING_GREY = 12  # levels of 255: the least mean change of a moving cell from frame to frame
+
+Features = Float[Tensor, "b c h w"]
 
 
 @dataclass(frozen=True)
@@ -82,12 +91,12 @@ class HeldOutClips:
         frames = _encode(encoder, clips.flatten(0, 1)).reshape(len(clips), count, -1, grid.y.cells, grid.x.cells)
         first, second = (_encode(encoder, view) for view in (self.first, self.second))
         encoder.train(was_training)
-        cycle = cycle_accuracy(frames, moving_cells(clips, grid), grid)
+        returned, static = cycle_accuracy(frames, moving_cells(clips, grid), grid)
         health = feature_health(frames[:, 0].flatten(2).transpose(1, 2), cell_centres(grid))
         return HeldOutScores(
             warp_accuracy=warp_accuracy(first, second, self.maps, grid),
-            cycle_accuracy=cycle.returned,
-            static_share=cycle.static,
+            cycle_accuracy=returned,
+            static_share=static,
             **health,
         )
 
@@ -131,3 +140,48 @@ def draw_matches(held_out: HeldOutClips, encoder: ResNet, path: Path, *, clips: 
         rows.append(match_lines(clip[0].numpy(), clip[-1].numpy(), found.start, found.end, reliable=sure))
     make_folder(path.parent)
     save_picture(path, np.concatenate(rows))
+
+
+@torch.no_grad()
+def warp_accuracy(first: Features, second: Features, maps: Float[Tensor, "b 2 3"], grid: Grid) -> float:
+    """Return the share of cells of one view that are matched within a cell of the ground truth in the other."""
+    ground_truth = map_cells(maps, grid)
+    seen = ((ground_truth >= 0) & (ground_truth <= torch.tensor([grid.x.cells - 1, grid.y.cells - 1]))).all(dim=-1)
+    matched = _positions(_nearest(first, second), grid)
+    correct = (matched - ground_truth).abs().amax(dim=-1) <= 1
+    return float((correct & seen).sum() / seen.sum().clamp_min(1))
+
+
+@torch.no_grad()
+def cycle_accuracy(
+    frames: Float[Tensor, "b n c h w"], moving: Bool[Tensor, "b cells"], grid: Grid
+) -> tuple[float, float]:
+    """Follow nearest neighbours from the first frame to the last and back.
+
+    Return the shares of the moving cells that return within a cell, and that are matched to their old position.
+    """
+    count = frames.shape[1]
+    index = torch.arange(grid.cells).expand(len(frames), -1)
+    start = _positions(index, grid)
+    for step in range(1, count):
+        index = _nearest(frames[:, step - 1], frames[:, step]).gather(1, index)
+    end = _positions(index, grid)
+    for step in range(count - 1, 0, -1):
+        index = _nearest(frames[:, step], frames[:, step - 1]).gather(1, index)
+    returned = (_positions(index, grid) - start).abs().amax(dim=-1) <= 1
+    static = (end - start).abs().amax(dim=-1) < 1
+    total = moving.sum().clamp_min(1)
+    return float((returned & moving).sum() / total), float((static & moving).sum() / total)
+
+
+def moving_cells(clips: UInt8[Tensor, "b n height width 3"], grid: Grid) -> Bool[Tensor, "b cells"]:
+    """Return the cells of the first frame whose pixels change from every frame to the next."""
+    return (cell_change(clips, grid) > _MOVING_GREY).all(dim=1)
+
+
+def _nearest(a: Features, b: Features) -> Int[Tensor, "b cells"]:
+    return torch.bmm(a.flatten(2).transpose(1, 2), b.flatten(2)).argmax(dim=2)
+
+
+def _positions(index: Int[Tensor, "b cells"], grid: Grid) -> Float[Tensor, "b cells 2"]:
+    return torch.stack([index % grid.x.cells, index // grid.x.cells], dim=-1).float()

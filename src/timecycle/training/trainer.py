@@ -9,14 +9,12 @@ import copy
 import dataclasses
 import logging
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from timecycle.data.augment.clips import ClipReader
@@ -26,9 +24,9 @@ from timecycle.files import clear_unfinished, lock, make_folder
 from timecycle.model.resnet import ResNet, random_resnet
 from timecycle.model.weights import Card, save_weights
 from timecycle.objectives import ObjectiveResult
-from timecycle.training.checkpoint import load_newest, save_checkpoint
 from timecycle.training.corpus import (
     Corpus,
+    Examples,
     VideoSource,
     check_videos,
     compare_videos,
@@ -41,30 +39,33 @@ from timecycle.training.distributed import (
     any_process,
     barrier,
     initialised_group,
+    stop_signals,
     with_averaged_gradients,
 )
-from timecycle.training.examples import Examples
 from timecycle.training.health import alarms
 from timecycle.training.heldout import HeldOutClips, HeldOutScores, draw_matches, read_held_out
-from timecycle.training.journal import Journal
 from timecycle.training.record import (
     NO_LICENCE,
+    Journal,
     check_record,
     clear_run,
+    load_newest,
     read_licence,
     read_settings,
     read_start,
     read_start_card,
     refuse_used,
+    save_checkpoint,
     write_record,
 )
 from timecycle.training.settings import TrainConfig, pick_precision
-from timecycle.training.state import State
+from timecycle.training.step import State
 
 log = logging.getLogger("timecycle")
 
 _MAX_SKIPPED = 20  # steps in a row without a finite gradient
 _WEIGHTS = "weights.safetensors"
+_WARMUP, _TIMED = 2, 6  # steps: the first ones allocate memory and fill queues
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,7 @@ class _Run:
     callbacks: Callbacks
 
     def train(self, *, compare: bool) -> TrainingResult:
-        before = self.held_out.score(self.state.ema.model) if compare and self.held_out else None
+        before = self.held_out.score(self.state.ema) if compare and self.held_out else None
         saved = load_newest(self.folder / "checkpoints")
         if saved is not None:
             self.state.restore(saved)
@@ -220,7 +221,7 @@ class _Run:
             range(self.state.step, self.config.steps), self.group.rank, self.group.world_size
         )
         with (
-            _stop_requests(self.callbacks) as request,
+            stop_signals(self.callbacks.info) as signals,
             Loader(self.examples, micro_batches, workers=self.config.workers) as loader,
         ):
             stopped = False
@@ -231,12 +232,12 @@ class _Run:
                 if journal is not None:
                     now = time.monotonic()
                     self._report(journal, outcome, now - step_began, loader.seconds_waited / (now - began))
-                stopped = any_process(request.signal is not None, self.group)
+                stopped = any_process(bool(signals), self.group)
                 if stopped or self._due(self.config.checkpoint_every):
                     self._save()
         if journal is not None:
             journal.close()
-        interrupted = stopped and request.signal == signal.SIGINT
+        interrupted = stopped and signals[-1:] == [signal.SIGINT]
         return dataclasses.replace(self._finish(before), batch=self.config.batch, interrupted=interrupted)
 
     def _report(self, journal: Journal, outcome: ObjectiveResult, seconds: float, data_share: float) -> None:
@@ -244,13 +245,13 @@ class _Run:
         figures = {name: float(value) for name, value in outcome.diagnostics.items()}
         line: dict[str, Any] = {"total": float(outcome.total), **losses, **figures}
         if self._due(self.config.validate_every) and self.held_out is not None:
-            scores = self.held_out.score(self.state.ema.model).figures()
+            scores = self.held_out.score(self.state.ema).figures()
             line |= {f"held_out_{name}": value for name, value in scores.items()}
             raised = alarms({**journal.recent_mean(figures), **scores})
             line["alarms"] = [str(alarm) for alarm in raised]
             for alarm in raised:
                 self.callbacks.warning(f"step {self.state.step}: {alarm}")
-            draw_matches(self.held_out, self.state.ema.model, self.folder / "pictures" / f"{self.state.step:08d}.png")
+            draw_matches(self.held_out, self.state.ema, self.folder / "pictures" / f"{self.state.step:08d}.png")
         journal.write(self.state.step, line | {"seconds": round(seconds, 3), "data_share": round(data_share, 4)})
         self.callbacks.step(
             Progress(self.state.step, self.config.steps, {"total": line["total"], **losses}, data_share)
@@ -274,19 +275,19 @@ class _Run:
         steps = self.state.step
         if not self.group.is_main or self.held_out is None or steps < self.config.steps:
             return TrainingResult(self.folder, None, steps, before, None)
-        after = self.held_out.score(self.state.ema.model)
+        after = self.held_out.score(self.state.ema)
         scores = {name: round(value, 4) for name, value in after.figures().items()}
         videos = count_videos(len(self.examples.reader)).replace(" ", " unlabelled ")
         start = read_start_card(self.folder)
         trained_on = f"{videos}, {steps} step{'' if steps == 1 else 's'} of {self.config.objective}"
         card = Card(
-            encoder=self.state.ema.model.config,
+            encoder=self.state.ema.config,
             trained_on=trained_on if start is None else f"{trained_on}, from weights trained on {start.trained_on}",
             licence=self.licence if start is None else f"{self.licence}; the initial weights: {start.licence}",
             notes="the scores need no labels and are of held-out clips",
             scores=scores,
         )
-        save_weights(self.folder / _WEIGHTS, self.state.ema.model, card)
+        save_weights(self.folder / _WEIGHTS, self.state.ema, card)
         return TrainingResult(self.folder, self.folder / _WEIGHTS, steps, before, after)
 
 
@@ -296,34 +297,26 @@ def _read_held_out(corpus: Corpus, config: TrainConfig) -> HeldOutClips:
     return read_held_out(reader, config.held_out_clips, side_px=side_px)
 
 
-@dataclass
-class _StopRequest:
-    """The signal that asked the run to stop, if any."""
+def steps_in(minutes: float, videos: VideoSource, folder: Path, config: TrainConfig) -> int:
+    """Return the number of steps that take about so many minutes on indexed videos, by timing a few of them."""
+    seconds, _ = time_steps(videos, folder, config)
+    return max(round(minutes * 60 / seconds), 1)
 
-    signal: int | None = None
 
+def time_steps(videos: VideoSource, folder: Path, config: TrainConfig, *, timed: int = _TIMED) -> tuple[float, float]:
+    """Time some steps on real clips and discard their result.
 
-@contextmanager
-def _stop_requests(callbacks: Callbacks) -> Iterator[_StopRequest]:
-    """Record SIGINT and SIGTERM instead of dying: the loop then saves and stops at the end of its step."""
-    request = _StopRequest()
-    if threading.current_thread() is not threading.main_thread():
-        yield request
-        return
-
-    def handle(number: int, _: FrameType | None) -> None:
-        request.signal = number
-        if number == signal.SIGINT:
-            signal.signal(signal.SIGINT, previous[signal.SIGINT])  # a second one ends the run at once
-            callbacks.info("stopping after this step, which is saved; Ctrl-C again stops at once and loses it")
-
-    # A parent may have set a signal to be ignored, as a shell does with SIGINT for background jobs: keep that.
-    previous = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    previous = {number: handler for number, handler in previous.items() if handler != signal.SIG_IGN}
-    for number in previous:
-        signal.signal(number, handle)
-    try:
-        yield request
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    Return the seconds of a step, and the share of them that is spent waiting for clips.
+    """
+    corpus = read_corpus(videos, folder, config)
+    reader = ClipReader(corpus.footage, corpus.training.entries, config.clips, seed=config.seed)
+    examples = Examples(reader, config)
+    state = State.fresh(random_resnet(config.encoder, seed=config.seed), config)
+    with Loader(examples, examples.micro_batches(range(_WARMUP + timed)), workers=config.workers) as loader:
+        began, waited = time.monotonic(), 0.0
+        for step in range(_WARMUP + timed):
+            if step == _WARMUP:
+                began, waited = time.monotonic(), loader.seconds_waited
+            state.advance(state.learner, islice(loader, config.accumulate))
+        seconds = time.monotonic() - began
+        return seconds / timed, (loader.seconds_waited - waited) / seconds

@@ -1,0 +1,208 @@
+"""One training step: the trained module, the state of a run, and how a batch changes it."""
+
+import copy
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+
+from timecycle.errors import OutputError, first_line
+from timecycle.grid import Grid
+from timecycle.model.batch_norm import batch_norm_momentum
+from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD
+from timecycle.model.resnet import ResNet, grid_of
+from timecycle.model.tracker import Tracker
+from timecycle.objectives import ObjectiveResult
+from timecycle.objectives.cycles import cycle_losses
+from timecycle.objectives.walks import PastedObjects, walk_losses
+from timecycle.training.settings import TrainConfig, pick_precision
+
+Batch = dict[str, Tensor]
+Images = UInt8[Tensor, "images height width 3"]
+
+
+class Learner(nn.Module):
+    """An encoder, and the tracker if the objective needs one."""
+
+    def __init__(self, encoder: ResNet, config: TrainConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.tracker = _tracker(config) if config.objective == "cycles" else None
+
+    def forward(self, batch: Batch, *, seed: int, train_encoder: bool = True) -> ObjectiveResult:
+        """Compute losses and figures of a batch; `seed` sets the random numbers of the objective."""
+        if self.tracker is not None:
+            return self._cycles(batch, self.tracker, train_encoder)
+        generator = torch.Generator().manual_seed(seed)
+        clips = torch.cat([batch["forward"], batch["backward"]])
+        forward, backward = self._encode_clips(clips).chunk(2)
+        grid, walks = grid_of(self.config.view_px), self.config.walks
+        change = cell_change(batch["forward"][:, :2], grid)[:, 0] if walks.motion else None
+        return walk_losses(
+            forward,
+            backward,
+            batch["targets"],
+            grid=grid,
+            config=walks,
+            visible=batch["visible"],
+            pasted=PastedObjects(batch["start_objects"].long(), batch["end_objects"].long()) if walks.pasted else None,
+            change=change,
+            generator=generator,
+        )
+
+    def _cycles(self, batch: Batch, tracker: Tracker, train_encoder: bool) -> ObjectiveResult:
+        with torch.set_grad_enabled(train_encoder and torch.is_grad_enabled()):
+            frames = self._encode_clips(batch["frames"])
+            with batch_norm_momentum(
+                self.encoder, 0.0
+            ):  # at inference the encoder never sees an image as small as a patch
+                patch = self._encode(batch["patch"])
+        return cycle_losses(frames, patch, batch["theta"], tracker=tracker, config=self.config.cycles)
+
+    def _encode_clips(self, clips: UInt8[Tensor, "b n height width 3"]) -> Float[Tensor, "b n c h w"]:
+        features = self._encode(clips.flatten(0, 1))
+        return features.reshape(*clips.shape[:2], *features.shape[1:])
+
+    def _encode(self, images: Images) -> Float[Tensor, "images c h w"]:
+        return encode(self.encoder, images, bf16=pick_precision(self.config.precision) == "bf16")
+
+
+def encode(encoder: ResNet, images: Images, *, bf16: bool) -> Float[Tensor, "images c h w"]:
+    """Encode images to L2-normalised features, in fp32 whatever the precision of the convolutions."""
+    mean, std = (torch.tensor(values) * 255 for values in (IMAGENET_MEAN, IMAGENET_STD))
+    # Channels are last in memory already.
+    pixels = ((images - mean) / std).permute(0, 3, 1, 2)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
+        learned = encoder.learned(pixels)
+    return F.normalize(learned.float(), dim=1)
+
+
+def cell_change(clips: UInt8[Tensor, "b n height width 3"], grid: Grid) -> Float[Tensor, "b steps cells"]:
+    """Return the mean absolute difference of each frame to the next over each feature cell, in levels of 255."""
+    change = (clips[:, 1:].float() - clips[:, :-1].float()).abs().mean(dim=-1)
+    return torch.einsum("yh,bnhw,xw->bnyx", grid.y.area(), change, grid.x.area()).flatten(2)
+
+
+def _tracker(config: TrainConfig) -> Tracker:
+    return Tracker(
+        config.cycles.localizer,
+        frame_grid=grid_of(config.clips.crop_px),
+        patch_grid=grid_of(config.patches.patch_px),
+        temperature=config.cycles.temperature,
+    )
+
+
+@dataclass(eq=False)
+class State:
+    """Everything that changes during a run; random numbers are not kept: they come from the seed and the step."""
+
+    config: TrainConfig
+    learner: Learner
+    ema: ResNet  # the exponential moving average of the encoder: what a run saves in the end
+    optimizer: torch.optim.Optimizer
+    step: int = 0
+    skipped: int = 0  # steps in a row whose loss or gradient was not finite
+
+    @classmethod
+    def fresh(cls, encoder: ResNet, config: TrainConfig) -> "State":
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(config.seed)  # of the initial weights of a learned localizer
+            learner = Learner(encoder, config)
+        settings = config.optimizer
+        optimizer = torch.optim.AdamW(
+            learner.parameters(),
+            lr=settings.learning_rate,
+            betas=(settings.beta1, settings.beta2),
+            weight_decay=settings.weight_decay,
+        )
+        average = copy.deepcopy(learner.encoder).eval().requires_grad_(False)
+        return cls(config, learner, average, optimizer)
+
+    def advance(self, model: nn.Module, micro_batches: Iterable[Batch]) -> ObjectiveResult:
+        """Make one step on a batch of equal micro-batches; `model` is the learner, or its DDP wrapper."""
+        model.train()
+        self._set_learning_rate()
+        self.optimizer.zero_grad(set_to_none=True)
+        outcomes = []
+        train_encoder = self.step >= self.config.localizer_steps
+        for number, micro_batch in enumerate(micro_batches):
+            seed = (self.config.seed * 1_000_003 + self.step) * 1_009 + number
+            outcome: ObjectiveResult = model(micro_batch, seed=seed, train_encoder=train_encoder)
+            (outcome.total / self.config.accumulate).backward()  # type: ignore[no-untyped-call]
+            outcomes.append(outcome)
+        norm = nn.utils.clip_grad_norm_(self.learner.parameters(), self.config.optimizer.clip_norm)
+        if torch.isfinite(norm):
+            self.optimizer.step()
+            update_average(self.ema, self.learner.encoder, self.config.ema_decay, self.step)
+            self.skipped = 0
+        else:
+            self.skipped += 1
+        self.step += 1
+        return _mean(outcomes, norm)
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "skipped": self.skipped,
+            "learner": self.learner.state_dict(),
+            "ema": self.ema.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "config": asdict(self.config),
+        }
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        if saved.get("config") != asdict(self.config):
+            raise OutputError(
+                "the run was started with other settings",
+                remedy="resume it with the same, or start a new run with another -o",
+            )
+        try:
+            self._restore(saved)
+        except Exception as error:  # torch raises nearly anything for a state of another shape
+            raise OutputError(
+                f"the checkpoint does not fit this run: {first_line(error)}",
+                remedy="start a new run with another -o, or with --overwrite",
+            ) from error
+
+    def _restore(self, saved: dict[str, Any]) -> None:
+        steps = saved["step"], saved["skipped"]
+        if not all(type(number) is int and number >= 0 for number in steps):
+            raise ValueError(f"step and skipped are {steps}")
+        self.step, self.skipped = steps
+        self.learner.load_state_dict(saved["learner"])
+        self.ema.load_state_dict(saved["ema"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+
+    def _set_learning_rate(self) -> None:
+        learning_rate = self.config.optimizer.learning_rate_at(self.step, total=self.config.steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+
+
+@torch.no_grad()
+def update_average(average: ResNet, model: ResNet, decay: float, step: int) -> None:
+    """Update a moving average (EMA) of parameters, which varies less than single steps; batch statistics are copied."""
+    # A lower decay at first, so that the random initial weights are soon forgotten.
+    decay = min(decay, (1 + step) / (10 + step))
+    for averaged, parameter in zip(average.parameters(), model.parameters(), strict=True):
+        averaged.lerp_(parameter.to(averaged.dtype), 1 - decay)
+    for copied, buffer in zip(average.buffers(), model.buffers(), strict=True):
+        copied.copy_(buffer)
+
+
+def _mean(outcomes: list[ObjectiveResult], norm: torch.Tensor) -> ObjectiveResult:
+    def mean(values: list[torch.Tensor]) -> torch.Tensor:
+        return torch.stack([value.detach() for value in values]).mean()
+
+    first = outcomes[0]
+    return ObjectiveResult(
+        mean([one.total for one in outcomes]),
+        {name: mean([one.losses[name] for one in outcomes]) for name in first.losses},
+        {name: mean([one.diagnostics[name] for one in outcomes]) for name in first.diagnostics}
+        | {"gradient_norm": norm.detach()},
+    )
