@@ -40,8 +40,7 @@ from timecycle.data.corpus.footage import PackFootage
 from timecycle.data.corpus.index import Entry, find_videos
 from timecycle.data.corpus.order import generator, shard_sample_at
 from timecycle.data.packing.pack import Pack, PackConfig, check_pack, pack, pack_index, read_pack, read_shards
-from timecycle.data.packing.shard_cache import ShardCache
-from timecycle.data.packing.shards import read_shard, shard_text
+from timecycle.data.packing.shards import ShardCache, read_shard, shard_text
 from timecycle.files import make_folder
 from timecycle.model.resnet import ResNet
 from timecycle.store import FolderStore, open_store

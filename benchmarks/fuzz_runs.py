@@ -30,7 +30,7 @@ from timecycle.bulk.manifest import read_manifest
 from timecycle.config import train_config
 from timecycle.data.corpus.index import read_index
 from timecycle.data.packing.pack import PackConfig, check_pack, pack, pack_index, read_pack, read_shards
-from timecycle.data.packing.shard_cache import ShardCache
+from timecycle.data.packing.shards import ShardCache
 from timecycle.errors import TimecycleError
 from timecycle.files import prepend_checksum
 from timecycle.labels import Masks, read_labels

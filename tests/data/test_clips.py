@@ -10,9 +10,8 @@ from training_footage import HEIGHT, WIDTH, world, write_images
 
 from made_videos import write_video
 from timecycle.data.augment.clips import ClipChoice, ClipConfig, ClipReader, choose_clip, clip_motion, read_clip, usable
-from timecycle.data.corpus import frames as reading
-from timecycle.data.corpus.footage import FolderFootage
-from timecycle.data.corpus.frames import read_frames
+from timecycle.data.corpus import footage as reading
+from timecycle.data.corpus.footage import FolderFootage, read_frames
 from timecycle.data.corpus.index import Entry, Index, make_index, read_index
 from timecycle.data.corpus.order import generator, sample_at
 from timecycle.data.corpus.probe import Box

@@ -5,10 +5,9 @@ import pytest
 
 from clips import small_world, write_clip
 from timecycle.cli import main
-from timecycle.data.augment.composites import CompositesConfig, make_composite
 from timecycle.data.corpus.index import make_index
 from timecycle.errors import OutputError, SettingsError
-from timecycle.evaluation.protocols.composites import find_composites, make_composites
+from timecycle.evaluation.protocols.composites import CompositesConfig, find_composites, make_composite, make_composites
 from timecycle.evaluation.protocols.davis import find_davis
 from timecycle.synthetic import WorldConfig, make_world
 
@@ -35,16 +34,16 @@ def footage(videos, tmp_path_factory):
 
 def test_masks_are_of_a_plausible_size_and_move(videos, entries):
     for number in range(4):
-        made = make_composite(videos, entries, CONFIG, number)
-        assert made.frames.shape == (6, 64, 64, 3)
-        assert 0.001 < made.masks.mean() < 0.6
-        assert (made.masks[0] != made.masks[-1]).any()
+        frames, masks = make_composite(videos, entries, CONFIG, number)
+        assert frames.shape == (6, 64, 64, 3)
+        assert 0.001 < masks.mean() < 0.6
+        assert (masks[0] != masks[-1]).any()
 
 
 def test_composite_is_a_pure_function_of_its_number(videos, entries):
-    first, again, other = (make_composite(videos, entries, CONFIG, number) for number in (3, 3, 5))
-    assert np.array_equal(first.frames, again.frames)
-    assert not np.array_equal(first.frames, other.frames)
+    (first, _), (again, _), (other, _) = (make_composite(videos, entries, CONFIG, number) for number in (3, 3, 5))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
 
 
 def test_written_composites_are_read_as_davis(footage):

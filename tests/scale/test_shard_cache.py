@@ -4,7 +4,7 @@ import pytest
 
 from timecycle.data.corpus.footage import PackFootage, shard_of
 from timecycle.data.packing.pack import PackConfig, pack, pack_index, read_shards
-from timecycle.data.packing.shard_cache import ShardCache
+from timecycle.data.packing.shards import ShardCache
 from timecycle.data.packing.transcode import ClipFormat
 from timecycle.errors import SettingsError, StoreError, VideoError
 from timecycle.store import FolderStore, open_store

@@ -11,13 +11,12 @@ from tyro.conf import Positional, arg, subcommand
 from timecycle.cli.console import out, progress_bars
 from timecycle.cli.options import Device, Out, Precision, Preset, Settings
 from timecycle.config import propagate_config
-from timecycle.data.augment.composites import CompositesConfig
 from timecycle.errors import SettingsError
 from timecycle.evaluation.benchmark import Benchmark
 from timecycle.evaluation.evaluate import evaluate, evaluate_masks
 from timecycle.evaluation.methods.registry import load_method, method_names
 from timecycle.evaluation.protocols.badja import find_badja
-from timecycle.evaluation.protocols.composites import find_composites, make_composites
+from timecycle.evaluation.protocols.composites import CompositesConfig, find_composites, make_composites
 from timecycle.evaluation.protocols.davis import Year, find_davis
 from timecycle.evaluation.protocols.jhmdb import find_jhmdb
 from timecycle.evaluation.protocols.reconstruction import find_reconstruction

@@ -15,15 +15,13 @@ from torch import Tensor
 
 from timecycle.data.augment.clips import ClipReader, usable
 from timecycle.data.augment.copy_paste import choose_object, map_points, objects_at, paste
-from timecycle.data.augment.elastic import apply_warp, choose_warp
 from timecycle.data.augment.patches import choose_patch, cut_patch
-from timecycle.data.augment.views import apply_view, choose_view, photometric
+from timecycle.data.augment.views import apply_view, apply_warp, choose_view, choose_warp, photometric
 from timecycle.data.corpus.footage import FolderFootage, Footage, PackFootage
 from timecycle.data.corpus.index import Index, find_videos, make_index, read_index, root_of, write_index
-from timecycle.data.corpus.order import SampleKey, generator, sample_keys
-from timecycle.data.corpus.split import split
+from timecycle.data.corpus.order import SampleKey, generator, sample_keys, split
 from timecycle.data.packing.pack import PACK, pack_index, read_pack, read_shards
-from timecycle.data.packing.shard_cache import ShardCache
+from timecycle.data.packing.shards import ShardCache
 from timecycle.errors import VideoError
 from timecycle.files import user_cache
 from timecycle.model.resnet import grid_of

@@ -14,8 +14,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from timecycle.data.corpus.footage import Footage
-from timecycle.data.corpus.frames import read_frames
+from timecycle.data.corpus.footage import Footage, read_frames
 from timecycle.data.corpus.index import Entry
 from timecycle.data.corpus.probe import Box, grey, motion
 from timecycle.errors import SettingsError, VideoError

@@ -3,6 +3,10 @@
 A view is an affine map A, 2x3, from the view's coordinates to those of its source frame; both run from -1 to 1
 between the outer edges of the pixels (see pose.py). Beyond the source a view shows its reflection, never black:
 black corners would be landmarks.
+
+Elastic warps change from frame to frame: bodies are not rigid, and features must not rely on it. A warp displaces every
+point p of a view by w(p), a sum of a few waves whose phases advance with the frame. The warped frame shows at p what
+the frame showed at p + w(p).
 """
 
 import math
@@ -20,11 +24,15 @@ from timecycle.pose import pixel_centres
 
 Affine = Float32[Tensor, "*batch 2 3"]
 Frames = UInt8[np.ndarray, "frames height width 3"]
+Points = Float32[Tensor, "points 2"]
 
 _MAX_SHRINK = 1.25  # source pixels per view pixel, above which bilinear sampling would skip pixels
 _BLUR_PX = (0.4, 1.6)  # standard deviation
 _GREY = np.array([0.299, 0.587, 0.114])
 _TO_YIQ = np.array([[0.299, 0.587, 0.114], [0.5959, -0.2746, -0.3213], [0.2115, -0.5227, 0.3112]])
+_WAVES = 4  # of an elastic warp
+_CYCLES = (0.3, 1.3)  # across the view
+_MAX_PHASE_STEP = math.pi / 3  # from frame to frame
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,3 +175,47 @@ def _turned_hue(turn: float) -> Float64[np.ndarray, "3 3"]:
 def _blurred(frames: Frames, sigma_px: float) -> Frames:
     blur = ImageFilter.GaussianBlur(sigma_px)
     return np.stack([np.asarray(Image.fromarray(frame).filter(blur)) for frame in frames])
+
+
+# Elastic warps
+
+
+@dataclass(frozen=True, eq=False)
+class ElasticWarp:
+    """The waves of one view."""
+
+    size: float  # the largest displacement of a point, of the view's half side
+    shares: Float32[Tensor, "waves 2"]  # of x and y; absolute values add up to 1
+    cycles: Float32[Tensor, "waves 2"]
+    phases: Float32[Tensor, "waves"]
+    phase_steps: Float32[Tensor, "waves"]  # from frame to frame
+
+    def displace(self, points: Points, frame: int) -> Points:
+        """Return p + w(p) in a frame."""
+        phases = math.pi * points @ self.cycles.T + self.phases + frame * self.phase_steps
+        return points + self.size * torch.sin(phases) @ self.shares
+
+
+def choose_warp(size: float, rng: np.random.Generator) -> ElasticWarp:
+    """Draw a warp whose displacements are at most `size`."""
+    shares = rng.standard_normal((_WAVES, 2))
+    angles = rng.uniform(0, 2 * math.pi, _WAVES)
+    cycles = rng.uniform(*_CYCLES, _WAVES)[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    phases, steps = rng.uniform(0, 2 * math.pi, _WAVES), rng.uniform(-_MAX_PHASE_STEP, _MAX_PHASE_STEP, _WAVES)
+    arrays = (shares / np.abs(shares).sum(axis=0), cycles, phases, steps)
+    return ElasticWarp(size, *(torch.from_numpy(array).float() for array in arrays))
+
+
+def apply_warp(
+    frames: UInt8[np.ndarray, "frames side side 3"], warp: ElasticWarp, *, first: int = 0
+) -> UInt8[np.ndarray, "frames side side 3"]:
+    """Warp the frames from `first` on; earlier ones stay as they are."""
+    side = frames.shape[1]
+    points = pixel_centres(side)
+    grids = [warp.displace(points, frame).reshape(side, side, 2) for frame in range(first, len(frames))]
+    if not grids:
+        return frames
+    images = torch.from_numpy(frames[first:]).permute(0, 3, 1, 2).float()
+    sampled = grid_sample(images, torch.stack(grids), padding_mode="reflection", align_corners=False)
+    pixels = sampled.permute(0, 2, 3, 1).round().clamp(0, 255).to(torch.uint8).numpy()
+    return np.concatenate([frames[:first], pixels])

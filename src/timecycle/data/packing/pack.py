@@ -31,8 +31,7 @@ from timecycle.data.packing.shards import (
     shard_text,
     write_shard,
 )
-from timecycle.data.packing.shots import DuplicateDetector
-from timecycle.data.packing.transcode import ClipFormat, CutClip, CutVideo, clip_file_name, cut_video
+from timecycle.data.packing.transcode import ClipFormat, CutClip, CutVideo, DuplicateDetector, clip_file_name, cut_video
 from timecycle.errors import MissingError, SettingsError, StoreError, VideoError
 from timecycle.files import clear_unfinished, lock, make_folder, write_text
 from timecycle.shortages import raising_shortages
