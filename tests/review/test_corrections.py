@@ -21,7 +21,7 @@ from timecycle.labels import Coordinates, Keypoints, Masks
 from timecycle.propagation import propagator
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.video import LabelledFrame, propagate
-from timecycle.review.calibration import corrected_objects, label_accuracy
+from timecycle.review.calibration import corrected_objects
 from timecycle.review.check import check
 from timecycle.review.corrections import correct, undo
 from timecycle.runs import history
@@ -255,12 +255,6 @@ def test_corrections_calibrate_confidence(out, world, video, encoder):
     assert any(a.confidence != b.confidence for a, b in zip(after.tables.frames, raw.frames, strict=True))
     undo(out)
     assert check(out).corrected == 0
-
-
-def test_keypoints_that_stayed_were_right():
-    old = Keypoints(("a", "b", "c"), np.float32([[0, 0], [50, 50], [9, 9]]), np.array([True, True, False]))
-    new = Keypoints(("a", "b", "c"), np.float32([[3, 4], [80, 50], [9, 9]]), np.array([True, True, False]))
-    assert [label_accuracy(old, new, name, tolerance_px=5.0) for name in "abc"] == [1.0, 0.0, None]
 
 
 # Several corrections at once

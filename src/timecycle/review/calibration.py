@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from timecycle.confidence.fusion import UNSEEN, least_confident, state_of
-from timecycle.errors import LabelError, OutputError
-from timecycle.labels import KINDS, Keypoints, Labels, Masks, Parts
+from timecycle.errors import OutputError
+from timecycle.labels import KINDS, Labels
 from timecycle.labels.space import Objects
 from timecycle.runs.folder import OutputFolder
 from timecycle.runs.history import HistoryEntry, read_history
@@ -124,33 +124,6 @@ def _compared(
     for name, confidence in confidences.items():
         if objects is not None and name not in objects:
             continue
-        accuracy = label_accuracy(old, new, name, tolerance_px)
+        accuracy = old.accuracy(name, new, tolerance_px=tolerance_px)
         if accuracy is not None:
             yield CorrectedObject(confidence, accuracy)
-
-
-def label_accuracy(old: Labels, new: Labels, name: str, tolerance_px: float) -> float | None:
-    """Return the accuracy of an object's old labels by its new ones; None where neither shows the object.
-
-    It is the intersection over union of a mask. A keypoint is right or wrong.
-    """
-    if isinstance(old, Keypoints) and isinstance(new, Keypoints):
-        if name not in old.names or name not in new.names:
-            return None
-        a, b = old.names.index(name), new.names.index(name)
-        if not new.visible[b]:
-            return 0.0 if old.visible[a] else None
-        distance_px = float(np.hypot(*(old.xy[a] - new.xy[b])))  # NaN where it had no position, which is not right
-        return float(distance_px <= tolerance_px)
-    one, other = (_object_values(labels) == int(name) for labels in (old, new))
-    union = (one | other).sum()
-    return float((one & other).sum() / union) if union else None
-
-
-def _object_values(labels: Labels) -> Int[np.ndarray, "height width"]:
-    """Return the value that identifies the object of every pixel."""
-    if isinstance(labels, Parts):
-        return labels.pairs
-    if isinstance(labels, Masks):
-        return labels.ids.astype(np.int64)
-    raise LabelError(f"{labels.kind} cannot be corrected", remedy="propagate again from a better frame")

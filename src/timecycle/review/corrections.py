@@ -6,7 +6,7 @@ the same two annotated frames are propagated once. The new files are staged and 
 they replace goes into the history, so that corrections made together can be undone exactly (runs/history.py).
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,13 +14,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from timecycle.concurrency import BackgroundWriter
 from timecycle.confidence.fusion import ConfidenceConfig
 from timecycle.errors import LabelError, OutputError
 from timecycle.files import make_folder, write_text
-from timecycle.labels import KINDS, Keypoints, Labels
+from timecycle.labels import KINDS, Labels
+from timecycle.labels.fitting import absent_where_empty, name_of, refuse_empty
+from timecycle.labels.notes import frames_in_words, note
 from timecycle.labels.space import Objects
 from timecycle.model.encoder import Encoder
 from timecycle.model.hub import offline
@@ -30,7 +30,6 @@ from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.video import LabelledFrame, fit_labels, space_of
 from timecycle.propagation.workfolder import WorkFolder
 from timecycle.review.intervals import Interval, intervals_of, propagate_interval
-from timecycle.review.object_ids import with_run_ids
 from timecycle.review.overlay import Draw, OverlayUpdate
 from timecycle.runs.folder import OutputFolder
 from timecycle.runs.history import commit, recover, undo_last
@@ -40,7 +39,6 @@ from timecycle.runs.outputs import (
     object_rows,
     rows_by_frame,
     write_confidence,
-    write_keypoint_table,
     write_labels,
 )
 from timecycle.runs.record import (
@@ -51,7 +49,7 @@ from timecycle.runs.record import (
     recorded_colours,
     recorded_objects,
 )
-from timecycle.runs.run import ONE_FRAME_KINDS, QUEUED_FRAMES, Progress
+from timecycle.runs.run import QUEUED_FRAMES, Progress
 from timecycle.video import Video, open_video
 
 
@@ -195,9 +193,38 @@ class _Job:
         _replace_rows(self.run.frames_csv, frames.frame_rows, staged.frames_csv)
         _replace_rows(self.run.objects_csv, frames.object_rows, staged.objects_csv)
         overlay.finish(names)
-        if self.kind is Keypoints:
-            write_keypoint_table(staged.keypoints_csv, {number: label_file(number) for number in self.video.numbers})
+        self.kind.write_table(staged.keypoints_csv, {number: label_file(number) for number in self.video.numbers})
         return staged
+
+
+def with_run_ids(
+    corrections: Mapping[int, Labels],
+    current_labels: Callable[[int], Labels],
+    annotated: Collection[int],
+    numbers: Sequence[int],
+    *,
+    object_id: int | None = None,
+    colours: Mapping[int, int] | None = None,
+) -> dict[int, Labels]:
+    """Return the corrections with the object ids of the run (`Masks.with_run_ids`).
+
+    `current_labels` returns the labels that a frame has now, `annotated` are the annotated frames of the run, `numbers`
+    the numbers of its frames and `colours` those (0xRRGGBB) in which its objects were annotated.
+    """
+    now = {index: current_labels(index) for index in annotated}
+    objects = space_of(now).objects
+    result = {
+        index: labels.with_run_ids(objects, colours or {}, object_id=object_id, name=name_of(numbers[index], labels))
+        for index, labels in corrections.items()
+    }
+    result = absent_where_empty(result, objects, numbers, or_else="; if that is not meant, take it back with --undo")
+    # Labels that equal the propagated ones were confirmed, or edited but not saved.
+    new = {index: labels for index, labels in result.items() if index not in annotated}
+    same = [numbers[index] for index, labels in new.items() if labels.is_same(current_labels(index))]
+    if same:
+        note(f"the labels given for {frames_in_words(same)} equal the propagated ones: they count as confirmed")
+    refuse_empty(now | result, numbers)
+    return result
 
 
 def _propagated_confidence(run: OutputFolder, annotated: Mapping[int, Objects]) -> dict[int, dict[str, float]]:
@@ -213,15 +240,7 @@ def _merged(new: Labels, old: Labels, objects: Objects) -> Labels:
     """Merge a correction of an annotated frame with its annotation of `objects`: objects not in the correction stay."""
     if new.annotated_objects() is None:
         return new
-    kept = old.restricted_to(objects)
-    if isinstance(new, Keypoints) and isinstance(kept, Keypoints):
-        others = [i for i, name in enumerate(kept.names) if name not in new.names]
-        return Keypoints(
-            new.names + tuple(kept.names[i] for i in others),
-            np.concatenate([new.xy, kept.xy[others]]),
-            np.concatenate([new.visible, kept.visible[others]]),
-        )
-    merged: Labels = space_of({0: kept, 1: new}).restore_annotated(new, kept)
+    merged = new.merged_with(old.restricted_to(objects))
     return merged.as_exhaustive() if objects is None else merged
 
 
@@ -291,7 +310,7 @@ def _opened(
 
 def _check_kind(folder: Path, record: Mapping[str, Any], corrections: Mapping[int, Labels]) -> None:
     kind = record["labels"]["kind"]
-    if kind in ONE_FRAME_KINDS:
+    if not KINDS[kind].correctable:
         raise LabelError(
             f"the labels in {folder} are {kind}, which refer to one frame only and cannot be corrected",
             remedy="propagate again from a better frame",

@@ -14,11 +14,9 @@ from PIL import Image
 
 from timecycle.errors import TimecycleError
 from timecycle.files import atomic_write, make_folder, sha256, write_text
-from timecycle.labels import KINDS, Masks
-from timecycle.labels.mask_file import ids_png
+from timecycle.labels import KINDS
 from timecycle.review.queue import Suggestion
 from timecycle.runs.folder import OutputFolder
-from timecycle.runs.run import ONE_FRAME_KINDS
 from timecycle.runs.tables import RunTables
 from timecycle.video import Video, open_video
 
@@ -63,7 +61,7 @@ def write_review_files(
             picture = labels = None
             if video is not None:
                 picture = write(f"{one.frame_number:05d}.jpg", _jpeg(video, one.index))
-            if tables.kind not in ONE_FRAME_KINDS:
+            if KINDS[tables.kind].correctable:
                 source = run.label_file(one.frame_number, KINDS[tables.kind])
                 labels = write(source.name, _editable(source, tables))
             files[one.index] = ReviewFiles(picture, labels)
@@ -85,7 +83,7 @@ def correct_command(tables: RunTables, one: Suggestion, files: ReviewFiles | Non
         return None
     folder = tables.folder.absolute()
     edited = str(folder / files.labels)
-    argument = edited if tables.kind == "keypoints" else f"{one.frame_number}={edited}"
+    argument = edited if edited.endswith(".csv") else f"{one.frame_number}={edited}"  # rows of a CSV name their frame
     return shlex.join(["timecycle", "correct", str(folder), argument])
 
 
@@ -106,10 +104,8 @@ def _open_source(tables: RunTables) -> Video | None:
 
 def _editable(source: Path, tables: RunTables) -> bytes:
     """Return the label file of a frame for editing: in colours, even where the files of the run are grey."""
-    if tables.kind != Masks.kind or tables.record["outputs"]["label_files"] != "grey":
-        return source.read_bytes()
-    ids = Masks.read(source).ids
-    return source.read_bytes() if ids.max(initial=0) > 255 else ids_png(ids)
+    grey = tables.record["outputs"]["label_files"] == "grey"
+    return KINDS[tables.kind].in_colours(source) if grey else source.read_bytes()
 
 
 def _jpeg(video: Video, index: int) -> bytes:

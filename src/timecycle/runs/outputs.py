@@ -12,9 +12,7 @@ from PIL import Image
 from timecycle.confidence.fusion import Confidence
 from timecycle.confidence.signals import SIGNALS
 from timecycle.files import atomic_write
-from timecycle.labels import Keypoints, Labels, Masks
-from timecycle.labels.keypoints import keypoints_csv
-from timecycle.labels.names import display_name
+from timecycle.labels import Labels
 from timecycle.labels.palette import RGB
 from timecycle.propagation.video import LabelledFrame
 from timecycle.render import Captioned, Picture, contact_sheet, save_picture, thumbnail
@@ -71,8 +69,8 @@ def rows_by_frame(rows: str) -> dict[int, str]:
 
 def write_labels(path: Path, labels: Labels, label_files: LabelFiles) -> None:
     """Write the label file of one frame; `label_files` concerns masks with ids up to 255 only."""
-    if isinstance(labels, Masks):
-        labels.write(path, grey=label_files == "grey")
+    if label_files == "grey":
+        labels.write_grey(path)
     else:
         labels.write(path)
 
@@ -82,14 +80,6 @@ def write_confidence(path: Path, confidence: Confidence) -> None:
     grey = (confidence.cells * 255).round().byte().numpy()
     with atomic_write(path) as file:
         Image.fromarray(grey).save(file, format="PNG")
-
-
-def write_keypoint_table(path: Path, label_files: Mapping[int, Path]) -> None:
-    """Collect the keypoints of all frames, given by frame number, in one table."""
-    with atomic_write(path) as file:
-        for index, (number, label_file) in enumerate(label_files.items()):
-            text = keypoints_csv({number: Keypoints.read(label_file)})
-            file.write((text if index == 0 else text.partition("\n")[2]).encode())
 
 
 class ContactSheet:
@@ -116,7 +106,7 @@ class ContactSheet:
         captioned = _captioned(frames_csv, self._pictures)
         sheet = [captioned[index] for index in sorted(self._pictures)]
         colours = {name: colour for _, legend in sorted(self._legends.items()) for name, colour in legend.items()}
-        legend = {display_name(kind.kind, name, names): colour for name, colour in colours.items()}
+        legend = {kind.display_name(name, names): colour for name, colour in colours.items()}
         save_picture(path, contact_sheet(sheet, legend=legend))
 
 

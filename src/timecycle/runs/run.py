@@ -24,7 +24,7 @@ from timecycle.confidence.fusion import ConfidenceConfig
 from timecycle.errors import LabelError, OutputError, first_line
 from timecycle.files import lock, make_folder, write_text, writing
 from timecycle.kernel.library import find_kernel
-from timecycle.labels import Keypoints, Labels, Masks, Parts
+from timecycle.labels import Labels
 from timecycle.model.encoder import Encoder
 from timecycle.model.inference import Device
 from timecycle.model.registry import PrecisionChoice
@@ -50,7 +50,6 @@ from timecycle.runs.outputs import (
     object_rows,
     rows_by_frame,
     write_confidence,
-    write_keypoint_table,
     write_labels,
 )
 from timecycle.runs.record import FORMAT, annotation_sha256, annotations_record, colours_record
@@ -59,7 +58,6 @@ from timecycle.video import Video, VideoWriter
 
 _CHECKSUMS = "written.csv"  # in the work folder: a checksum of what was written for each frame, for resuming
 _CHECKSUM_COLUMNS = "index,sha256\n"
-ONE_FRAME_KINDS = ("texture", "coordinates")  # refer to the one frame that was annotated, and cannot be corrected
 QUEUED_FRAMES = 4  # labelled but not yet written: enough to smooth over a slow write
 _START_OVER = "pass --overwrite to start over"
 
@@ -98,7 +96,7 @@ class RunSpec:
     @property
     def correctable(self) -> bool:
         """Whether to keep the pass cache for corrections."""
-        return self.keep_passes and self.kind.kind not in ONE_FRAME_KINDS
+        return self.keep_passes and self.kind.correctable
 
     def identity(self) -> dict[str, Any]:
         """Return what must be equal for a run to resume another."""
@@ -152,7 +150,7 @@ def run(
         raise OutputError("--resume and --overwrite cannot be combined", remedy="pass only one of them")
     spec = replace(spec, labels=check_labels(spec.video, spec.labels))
     check_min_confidence(spec.labels, spec.confidence)
-    if spec.label_files == "grey" and not issubclass(spec.kind, Masks | Parts):
+    if spec.label_files == "grey" and not spec.kind.numbered:
         raise LabelError(f"grey label files were asked for {spec.kind.kind}", remedy="leave out --label-files")
     refuse_inside(folder, [Path(spec.video.name)])
     started = time.monotonic()
@@ -311,9 +309,8 @@ def _write_frames(spec: RunSpec, folder: OutputFolder, progress: Progress | None
         for labelled in stream:
             background(partial(write, labelled))
     sheet.write(folder.contact_sheet, folder.frames_csv, spec.kind, spec.names)
-    if spec.kind is Keypoints:
-        label_files = {number: folder.label_file(number, Keypoints) for number in video.numbers}
-        write_keypoint_table(folder.keypoints_csv, label_files)
+    label_files = {number: folder.label_file(number, spec.kind) for number in video.numbers}
+    spec.kind.write_table(folder.keypoints_csv, label_files)
 
 
 def _read_back(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from timecycle.confidence.fusion import State
-from timecycle.labels.names import display_name
+from timecycle.labels import KINDS
 
 ObjectsByFrame = dict[int, dict[str, "ObjectRow"]]  # by frame index and object
 
@@ -64,7 +64,7 @@ class RunTables:
 
     def shown(self, name: str) -> str:
         """Return the name of an object for people."""
-        return display_name(self.kind, name, self.record.get("names", {}))
+        return KINDS[self.kind].display_name(name, self.record.get("names", {}))
 
     def number(self, index: int) -> int:
         return self.frames[index].number
@@ -93,7 +93,7 @@ def check_objects(objects: ObjectsByFrame, frames: int, kind: str) -> None:
     """Check that objects are on frames of the video, and that objects of masks and parts have numbers for names."""
     if not all(0 <= index < frames for index in objects):
         raise ValueError("objects.csv has frames that frames.csv lacks")
-    if kind in ("masks", "parts"):
+    if KINDS[kind].numbered:
         names = (name for of_frame in objects.values() for name in of_frame)
         invalid = next((name for name in names if not re.fullmatch(r"[0-9]{1,12}", name)), None)
         if invalid is not None:
