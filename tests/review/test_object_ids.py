@@ -6,7 +6,7 @@ from PIL import Image
 
 from timecycle.errors import LabelError
 from timecycle.labels import Keypoints, Masks
-from timecycle.labels.palette import palette
+from timecycle.labels.drawing import palette
 from timecycle.review.corrections import with_run_ids
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from timecycle.errors import LabelError
+from timecycle.labels.file import frames_in_words, note
 from timecycle.labels.masks import IdLabels
-from timecycle.labels.notes import frames_in_words, note
 from timecycle.labels.space import Labels
 
 

@@ -15,11 +15,10 @@ from torch import Tensor
 from timecycle.errors import LabelError
 from timecycle.files import atomic_write, write_text
 from timecycle.grid import Axis, Grid
-from timecycle.labels.drawing import Picture, draw_points, ring_point
+from timecycle.labels.drawing import RGB, Picture, colour_of, draw_points, ring_point
 from timecycle.labels.file import check_label_file
 from timecycle.labels.label_map import Extent, LabelValues
 from timecycle.labels.names import refuse_formula
-from timecycle.labels.palette import RGB, colour_of
 from timecycle.labels.space import Labels, Objects, Points, Presence, listed
 
 COLUMNS = ("frame", "name", "x", "y", "visible", "confidence")

@@ -15,11 +15,10 @@ from torch import Tensor
 from timecycle.errors import LabelError
 from timecycle.files import atomic_write
 from timecycle.grid import Grid
-from timecycle.labels.drawing import Picture, outline_region, tint
+from timecycle.labels.drawing import RGB, Picture, colour_in_words, colour_of, colours_in_words, outline_region, tint
+from timecycle.labels.file import note
 from timecycle.labels.label_map import Extent, LabelValues, pool, upsample_argmax
 from timecycle.labels.mask_file import MaskFile, ids_png, note_colours, read_mask_files
-from timecycle.labels.notes import note
-from timecycle.labels.palette import RGB, colour_in_words, colour_of, colours_in_words
 from timecycle.labels.space import Ids, Labels, Objects, Presence, listed, nearest
 
 UInt16Pixels = UInt16[np.ndarray, "height width"]

@@ -12,10 +12,9 @@ from torch import Tensor
 
 from timecycle.errors import LabelError
 from timecycle.grid import Grid
-from timecycle.labels.drawing import Picture, tint
+from timecycle.labels.drawing import RGB, Picture, colour_of, tint
 from timecycle.labels.label_map import LabelValues, upsample_argmax
 from timecycle.labels.masks import IdLabels, IdSpace, Masks, UInt16Pixels
-from timecycle.labels.palette import RGB, colour_of
 from timecycle.labels.space import Ids, Presence, listed
 
 _PEOPLE = 1000  # file value = part * 1000 + person, the convention of Cityscapes' instance images

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from timecycle.errors import LabelError
 from timecycle.grid import Grid
-from timecycle.labels.drawing import Picture
+from timecycle.labels.drawing import RGB, Picture, colour_of
 from timecycle.labels.label_map import Extent, LabelValues
-from timecycle.labels.palette import RGB, colour_of
 
 # What an annotation says of an object: it is in view, something hides it, or it is not in the frame at all.
 Presence = Literal["visible", "occluded", "absent"]

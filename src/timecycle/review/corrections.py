@@ -19,8 +19,8 @@ from timecycle.confidence.fusion import ConfidenceConfig
 from timecycle.errors import LabelError, OutputError
 from timecycle.files import make_folder, write_text
 from timecycle.labels import KINDS, Labels
+from timecycle.labels.file import frames_in_words, note
 from timecycle.labels.fitting import absent_where_empty, name_of, refuse_empty
-from timecycle.labels.notes import frames_in_words, note
 from timecycle.labels.space import Objects
 from timecycle.model.encoder import Encoder
 from timecycle.model.hub import offline

@@ -13,7 +13,7 @@ from timecycle.confidence.fusion import Confidence
 from timecycle.confidence.signals import SIGNALS
 from timecycle.files import atomic_write
 from timecycle.labels import Labels
-from timecycle.labels.palette import RGB
+from timecycle.labels.drawing import RGB
 from timecycle.propagation.video import LabelledFrame
 from timecycle.render import Captioned, Picture, contact_sheet, save_picture, thumbnail
 from timecycle.video import VideoWriter
