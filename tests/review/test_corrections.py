@@ -244,9 +244,9 @@ def test_corrections_calibrate_confidence(out, world, video, encoder):
     assert before.corrected == 0
     correct(out, {10: Masks(world.mask(10))}, video=video, encoder=encoder)
     corrected = corrected_objects(OutputFolder(out))
-    assert {one.confidence for one in corrected} < estimated  # the third object is neither labelled nor present
+    assert {confidence for confidence, _ in corrected} < estimated  # the third object is neither labelled nor present
     assert len(corrected) == 2
-    assert all(0 <= one.accuracy < 0.9 for one in corrected)  # half of every object was missing
+    assert all(0 <= accuracy < 0.9 for _, accuracy in corrected)  # half of every object was missing
     after = check(out)
     assert after.corrected == len(corrected)
     assert "calibrated by the frames you corrected" in after.report.read_text()

@@ -5,8 +5,8 @@ through such pairs keeps the order of frames and adapts the numbers to the foota
 """
 
 import csv
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
@@ -24,32 +24,19 @@ _PRIOR = np.linspace(0, 1, 11)
 _TOLERANCE = 1 / 40  # of the shorter side, 12 pixels of 480: a keypoint that was moved less was right
 
 
-@dataclass(frozen=True)
-class CorrectedObject:
-    """An object on a corrected frame: the confidence of its old labels, and their accuracy, from 0 to 1."""
-
-    confidence: float
-    accuracy: float
+# Of an object on a corrected frame: the confidence of its old labels, and their accuracy, from 0 to 1.
+Corrected = tuple[float, float]
+Calibration = Callable[[float], float]  # from confidence as estimated to calibrated confidence
 
 
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """A curve from confidence as estimated to calibrated confidence."""
-
-    estimated: Float[np.ndarray, " points"]
-    calibrated: Float[np.ndarray, " points"]
-
-    def __call__(self, confidence: float) -> float:
-        return float(np.interp(confidence, self.estimated, self.calibrated))
-
-
-def calibrate(corrected: Sequence[CorrectedObject]) -> Calibration:
+def calibrate(corrected: Sequence[Corrected]) -> Calibration:
     """Fit the curve to corrected objects; far from all of them confidence stays nearly as it is."""
-    estimated = np.concatenate([_PRIOR, [one.confidence for one in corrected]])
-    accuracy = np.concatenate([_PRIOR, [one.accuracy for one in corrected]])
+    estimated = np.concatenate([_PRIOR, [confidence for confidence, _ in corrected]])
+    accuracy = np.concatenate([_PRIOR, [accuracy for _, accuracy in corrected]])
     weight = np.concatenate([np.full(len(_PRIOR), _PRIOR_WEIGHT / len(_PRIOR)), np.ones(len(corrected))])
     order = np.argsort(estimated, kind="stable")
-    return Calibration(estimated[order], isotonic(accuracy[order], weight[order]))
+    calibrated = isotonic(accuracy[order], weight[order])
+    return lambda confidence: float(np.interp(confidence, estimated[order], calibrated))
 
 
 def isotonic(
@@ -66,7 +53,7 @@ def isotonic(
     return np.concatenate([np.full(points, mean) for mean, _, points in pools])
 
 
-def corrected_objects(run: OutputFolder) -> list[CorrectedObject]:
+def corrected_objects(run: OutputFolder) -> list[Corrected]:
     """Compare the labels before and after every correction of a run; frames that had been annotated are left out."""
     record = run.finished_record()
     kind = KINDS[record["labels"]["kind"]]
@@ -103,7 +90,7 @@ def with_calibration(tables: RunTables, calibration: Calibration) -> RunTables:
 
 def _compared(
     run: OutputFolder, entry: HistoryEntry, index: int, objects: Objects, kind: type[Labels], tolerance_px: float
-) -> Iterator[CorrectedObject]:
+) -> Iterator[Corrected]:
     """Compare the labels of the objects that a correction annotated on a frame with those before it."""
     before = entry.folder
     try:
@@ -126,4 +113,4 @@ def _compared(
             continue
         accuracy = old.accuracy(name, new, tolerance_px=tolerance_px)
         if accuracy is not None:
-            yield CorrectedObject(confidence, accuracy)
+            yield confidence, accuracy

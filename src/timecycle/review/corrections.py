@@ -8,9 +8,8 @@ they replace goes into the history, so that corrections made together can be und
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +29,9 @@ from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.video import LabelledFrame, fit_labels, space_of
 from timecycle.propagation.workfolder import WorkFolder
 from timecycle.review.intervals import Interval, intervals_of, propagate_interval
-from timecycle.review.overlay import Draw, OverlayUpdate
 from timecycle.runs.folder import OutputFolder
 from timecycle.runs.history import commit, recover, undo_last
-from timecycle.runs.outputs import (
-    LabelFiles,
-    frame_row,
-    object_rows,
-    rows_by_frame,
-    write_confidence,
-    write_labels,
-)
+from timecycle.runs.outputs import Draw, LabelFiles, OverlayUpdate
 from timecycle.runs.record import (
     annotation_sha256,
     annotations_record,
@@ -49,7 +40,8 @@ from timecycle.runs.record import (
     recorded_colours,
     recorded_objects,
 )
-from timecycle.runs.run import QUEUED_FRAMES, Progress
+from timecycle.runs.run import QUEUED_FRAMES, Progress, step_counter
+from timecycle.runs.tables import rows_by_frame
 from timecycle.video import Video, open_video
 
 
@@ -167,14 +159,20 @@ class _Job:
     def _stage(self, intervals: Sequence[Interval], annotated: Set[int], progress: Progress | None) -> OutputFolder:
         """Propagate the intervals and write all files that change into the staging folder."""
         staged, names = OutputFolder(make_folder(self.run.staging)), self.record["names"]
-        frames = _StagedFrames(staged, self.kind, names, self.record["outputs"]["label_files"])
+        label_files: LabelFiles = self.record["outputs"]["label_files"]
+        rows: tuple[dict[int, str], dict[int, str]] = {}, {}  # of frames.csv and objects.csv, by frame
 
         def label_file(number: int) -> Path:
             new = staged.label_file(number, self.kind)
             return new if new.is_file() else self.run.label_file(number, self.kind)
 
-        overlay = OverlayUpdate(self.run, staged, self.video, self.kind, annotated, label_file)
-        steps, total = count(1), sum(one.steps for one in intervals)
+        def write(draw: Draw, frame: LabelledFrame) -> None:
+            for by_frame, text in zip(rows, staged.write_frame(frame, names, label_files), strict=False):
+                by_frame[frame.index] = text
+            draw(frame)
+
+        overlay = OverlayUpdate(self.run.overlay, staged.path, self.video, self.kind, annotated, label_file)
+        on_step = step_counter(sum(one.steps for one in intervals), progress)
         for one in intervals:
             stream = propagate_interval(
                 one,
@@ -185,14 +183,14 @@ class _Job:
                 else None,
                 work=WorkFolder(staged.path / "work" / str(one.first)),
                 cache=PassCache(self.run.pass_cache, offset=one.start),
-                on_step=lambda: progress(next(steps), total) if progress is not None else None,
+                on_step=on_step,
             )
             with overlay.segment(one.first, one.last) as draw, BackgroundWriter(QUEUED_FRAMES) as background:
                 for frame in stream:
-                    background(partial(frames.add, frame, draw))
-        _replace_rows(self.run.frames_csv, frames.frame_rows, staged.frames_csv)
-        _replace_rows(self.run.objects_csv, frames.object_rows, staged.objects_csv)
-        overlay.finish(names)
+                    background(partial(write, draw, frame))
+        _replace_rows(self.run.frames_csv, rows[0], staged.frames_csv)
+        _replace_rows(self.run.objects_csv, rows[1], staged.objects_csv)
+        overlay.finish(staged.overlay).write(staged.contact_sheet, staged.frames_csv, self.kind, names)
         self.kind.write_table(staged.keypoints_csv, {number: label_file(number) for number in self.video.numbers})
         return staged
 
@@ -242,28 +240,6 @@ def _merged(new: Labels, old: Labels, objects: Objects) -> Labels:
         return new
     merged = new.merged_with(old.restricted_to(objects))
     return merged.as_exhaustive() if objects is None else merged
-
-
-@dataclass(frozen=True, eq=False)
-class _StagedFrames:
-    """New labels and confidence in a staging folder, and new rows of the tables by frame."""
-
-    folder: OutputFolder
-    kind: type[Labels]
-    names: Mapping[str, str]
-    label_files: LabelFiles
-    frame_rows: dict[int, str] = field(default_factory=dict)
-    object_rows: dict[int, str] = field(default_factory=dict)
-
-    def add(self, frame: LabelledFrame, draw: Draw) -> None:
-        make_folder(self.folder.labels)
-        write_labels(self.folder.label_file(frame.number, self.kind), frame.labels, self.label_files)
-        self.frame_rows[frame.index] = frame_row(frame)
-        if frame.confidence is not None:
-            make_folder(self.folder.confidence)
-            write_confidence(self.folder.confidence_file(frame.number), frame.confidence)
-            self.object_rows[frame.index] = object_rows(frame, self.names)
-        draw(frame)
 
 
 def _replace_rows(path: Path, rows: Mapping[int, str], target: Path) -> None:
