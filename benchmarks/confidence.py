@@ -24,6 +24,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
+from external_labels import score_labels
 from ranking import auroc, risk_coverage, spearman
 from record import RESULTS, write_record
 from timecycle.confidence.fusion import Confidence, ConfidenceConfig, WeightSet, fitted_weights, fuse
@@ -39,7 +40,6 @@ from timecycle.model.encoder import Encoder
 from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.video import propagate
-from timecycle.review.external_labels import score_labels
 from timecycle.video import Video, open_video
 
 Failure = Literal["static", "mirrored"]

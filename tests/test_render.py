@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from timecycle.labels import Coordinates, Keypoints, Masks, Parts, striped
-from timecycle.labels.palette import colour_of
+from timecycle.labels.drawing import colour_of
 from timecycle.render import Captioned, arrows, contact_sheet, match_lines
 
 GREY = np.full((40, 60, 3), 128, np.uint8)

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from timecycle.files import atomic_write
 from timecycle.labels import drawing
-from timecycle.labels.palette import RGB
+from timecycle.labels.drawing import RGB
 
 Picture = drawing.Picture
 

@@ -13,7 +13,7 @@ from timecycle.evaluation.evaluate import evaluate, evaluate_masks
 from timecycle.evaluation.methods.registry import Identity, NearestNeighbours, load_method
 from timecycle.evaluation.protocols.davis import find_davis
 from timecycle.evaluation.reporting.report import read_report
-from timecycle.labels.palette import palette
+from timecycle.labels.drawing import palette
 from timecycle.model.third_party.rgb import RgbEncoder
 from timecycle.propagation.settings import PropagateConfig
 from trees import davis_tree

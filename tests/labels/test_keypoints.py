@@ -273,3 +273,16 @@ def test_reading_a_csv_of_many_frames_as_one_frame_is_refused(tmp_path):
     path = write_csv(tmp_path, "frame,name,x,y\n0,a,1,1\n1,a,1,1\n")
     with pytest.raises(LabelError, match="has points on 2 frames where one was expected; give the file itself"):
         Keypoints.read(path)
+
+
+def test_keypoints_that_stayed_were_right():
+    old = points(("a", 0, 0), ("b", 50, 50), ("c", 9, 9, False), ("d", 9, 9))
+    new = points(("a", 3, 4), ("b", 80, 50), ("c", 9, 9, False), ("d", 9, 9, False))
+    assert [old.accuracy(name, new, tolerance_px=5.0) for name in "abcde"] == [1.0, 0.0, None, 0.0, None]
+
+
+def test_merged_annotations_keep_the_points_that_the_newer_one_lacks():
+    merged = points(("b", 1, 2), ("c", 3, 4, False)).merged_with(points(("a", 5, 6), ("b", 7, 8)))
+    assert merged.names == ("b", "c", "a")
+    assert merged.xy.tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert merged.visible.tolist() == [True, False, True]

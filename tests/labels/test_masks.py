@@ -12,10 +12,10 @@ from PIL.PngImagePlugin import PngInfo
 
 from timecycle.errors import LabelError
 from timecycle.grid import grid_over
+from timecycle.labels.drawing import colour_of, palette, voc_palette
 from timecycle.labels.edges import edges_of, hardened
 from timecycle.labels.mask_file import colours_in, read_mask_files
 from timecycle.labels.masks import Masks, MaskSpace
-from timecycle.labels.palette import colour_of, palette, voc_palette
 from timecycle.labels.reading import read_labels
 
 HEIGHT, WIDTH = 120, 160

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from timecycle.errors import LabelError
-from timecycle.labels.names import check_names, display_name, names_beside, names_of, parse_names
+from timecycle.labels import Keypoints, Masks, Parts
+from timecycle.labels.names import check_names, names_beside, names_of, parse_names
 
 
 def test_names_are_parsed_by_object_number():
@@ -52,8 +53,8 @@ def test_names_by_hand_override_the_file_and_must_be_of_labelled_objects():
 
 
 def test_display_name_of_an_unnamed_object_is_its_number():
-    assert display_name("masks", "255", {}) == "object 255"
-    assert display_name("masks", "255", {"255": "camel"}) == "camel"
-    assert display_name("parts", "3001", {}) == "part 3001"
-    assert display_name("keypoints", "nose", {}) == "nose"
+    assert Masks.display_name("255", {}) == "object 255"
+    assert Masks.display_name("255", {"255": "camel"}) == "camel"
+    assert Parts.display_name("3001", {}) == "part 3001"
+    assert Keypoints.display_name("nose", {}) == "nose"
     assert check_names({1: "camel"}) == {"1": "camel"}

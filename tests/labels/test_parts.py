@@ -41,7 +41,7 @@ def test_too_large_numbers_are_refused(tmp_path, part, person):
 
 def test_every_pair_has_a_channel_after_the_background():
     space = Parts.space([parts([[1001, 2001]]), parts([[1002, 0]])])
-    assert space.pairs == (0, 1001, 1002, 2001)
+    assert space.ids == (0, 1001, 1002, 2001)
     assert space.channels == 4
 
 
@@ -69,7 +69,7 @@ def test_annotated_people_are_restored_and_others_stay_as_decoded():
 
 
 def test_new_pairs_are_appended_as_channels():
-    assert PartSpace((0, 2001)).extended(parts([[0, 1002, 1001, 2001]])).pairs == (0, 2001, 1001, 1002)
+    assert PartSpace((0, 2001)).extended(parts([[0, 1002, 1001, 2001]])).ids == (0, 2001, 1001, 1002)
 
 
 def test_encoded_parts_sum_to_one_and_large_parts_are_decoded():
@@ -84,3 +84,13 @@ def test_encoded_parts_sum_to_one_and_large_parts_are_decoded():
     restored = space.decode(values, grid)
     assert (restored.pairs == pairs).mean() > 0.95
     assert set(np.unique(restored.pairs)) == {0, 1001, 64999}
+
+
+def test_accuracy_of_a_part_is_its_intersection_over_union():
+    old, new = parts([[1001, 1001, 2001, 0]]), parts([[0, 1001, 1001, 0]])
+    assert [old.accuracy(name, new, tolerance_px=0) for name in ("1001", "2001", "3001")] == [1 / 3, 0.0, None]
+
+
+def test_resampled_parts_keep_part_and_person_together():
+    taken = parts([[1001, 2002], [0, 3003]]).resampled(np.array([[1, 0]]), np.array([[1, 0]]))
+    assert taken.pairs.tolist() == [[3003, 1001]]

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timecycle.review.calibration import CorrectedObject, calibrate, isotonic
+from timecycle.review.calibration import calibrate, isotonic
 
 numbers = st.floats(0, 1)
-pairs = st.lists(st.builds(CorrectedObject, numbers, numbers), max_size=20)
+pairs = st.lists(st.tuples(numbers, numbers), max_size=20)
 
 
 @given(pairs)
@@ -48,8 +48,6 @@ def test_isotonic_regression_equals_that_of_scipy():
 
 
 def test_overconfidence_shown_by_corrections_is_reduced():
-    curve = calibrate(
-        [CorrectedObject(0.8, 0.3), CorrectedObject(0.85, 0.35), CorrectedObject(0.75, 0.3), CorrectedObject(0.7, 0.3)]
-    )
+    curve = calibrate([(0.8, 0.3), (0.85, 0.35), (0.75, 0.3), (0.7, 0.3)])
     assert curve(0.8) < 0.45
     assert curve(0.1) == pytest.approx(0.1, abs=0.05)  # no corrected object is near

@@ -6,8 +6,8 @@ from PIL import Image
 
 from timecycle.errors import LabelError
 from timecycle.labels import Keypoints, Masks
-from timecycle.labels.palette import palette
-from timecycle.review.object_ids import with_run_ids
+from timecycle.labels.drawing import palette
+from timecycle.review.corrections import with_run_ids
 
 
 def mask(*ids):

@@ -8,7 +8,7 @@ from tyro.conf import arg
 from timecycle.cli.console import err, hanging, out
 from timecycle.cli.options import RunArgument
 from timecycle.review.check import check
-from timecycle.review.review_files import correct_command
+from timecycle.review.report import correct_command
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from timecycle.cli.console import out, progress
 from timecycle.cli.options import RunArgument
 from timecycle.errors import LabelError
 from timecycle.labels import read_labels
-from timecycle.labels.notes import frames_in_words
+from timecycle.labels.file import frames_in_words
 from timecycle.review.corrections import correct, undo
 from timecycle.runs.folder import OutputFolder
 

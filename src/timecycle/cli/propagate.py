@@ -34,8 +34,8 @@ from timecycle.errors import LabelError, SettingsError
 from timecycle.extras import import_extra
 from timecycle.labels import Coordinates, Labels, Masks, Texture, path_of, read_labels, striped
 from timecycle.labels.box import Box, Region, masks_of_boxes, object_in_box, whole_box
+from timecycle.labels.file import note
 from timecycle.labels.names import names_beside, names_of, parse_names
-from timecycle.labels.notes import note
 from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
 from timecycle.propagation.video import check_labels, space_of
 from timecycle.runs.run import Origin, RunSpec, refuse_inside, run

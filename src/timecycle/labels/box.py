@@ -9,8 +9,8 @@ from PIL import Image
 
 from timecycle.errors import LabelError
 from timecycle.extras import import_extra
+from timecycle.labels.file import note
 from timecycle.labels.masks import Masks
-from timecycle.labels.notes import note
 from timecycle.labels.space import nearest
 
 Box = tuple[float, float, float, float]  # x0, y0, x1, y1 in pixels, edges included

@@ -29,6 +29,7 @@ class Coordinates(Labels):
     xy: Float32[np.ndarray, "height width 2"]
     kind: ClassVar[str] = "coordinates"
     suffix: ClassVar[str] = ".npy"
+    correctable: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.xy.dtype != np.float32 or self.xy.ndim != 3 or self.xy.shape[2] != 2:

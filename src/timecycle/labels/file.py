@@ -1,6 +1,10 @@
-"""Open label files: check that they are regular files, whole and of a sane size."""
+"""Label files: open them if they are regular, whole and of a sane size, and note how ambiguous ones were read.
 
-from collections.abc import Iterator
+The command line prints notes to standard error; so does Python, unless logging is configured otherwise.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,6 +14,8 @@ from timecycle.errors import LabelError, VideoError
 from timecycle.files import is_special
 from timecycle.video.frame import DEFAULT_MAX_PIXELS
 from timecycle.video.image_file import IMAGE_FORMATS, check_png, image_size
+
+log = logging.getLogger("timecycle")
 
 
 def check_label_file(path: Path) -> None:
@@ -43,6 +49,29 @@ def open_image(path: Path) -> Iterator[Image.Image]:
         raise LabelError(f"{path} cannot be read as an image: {error}", remedy=remedy) from error
     with image:
         yield image
+
+
+def note(text: str) -> None:
+    """Tell the user how something was read."""
+    log.warning("note: %s", text)
+
+
+def frames_in_words(frames: Iterable[int]) -> str:
+    """Describe frames as `frame 3` or `frames 1-4, 7, 9-12`."""
+    runs: list[list[int]] = []
+    for frame in sorted(frames):
+        if runs and runs[-1][1] == frame - 1:
+            runs[-1][1] = frame
+        else:
+            runs.append([frame, frame])
+    text = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    return f"frame {text}" if len(runs) == 1 and runs[0][0] == runs[0][1] else f"frames {text}"
+
+
+def files_in_words(paths: Sequence[Path]) -> str:
+    """Describe files as `a.png` or `a.png and 3 more files`."""
+    more = len(paths) - 1
+    return f"{paths[0]} and {more} more file{'s' if more > 1 else ''}" if more else str(paths[0])
 
 
 def _short(path: Path) -> str:

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from timecycle.errors import LabelError
-from timecycle.labels.masks import Masks
-from timecycle.labels.notes import frames_in_words, note
-from timecycle.labels.parts import Parts
+from timecycle.labels.file import frames_in_words, note
+from timecycle.labels.masks import IdLabels
 from timecycle.labels.space import Labels
 
 
@@ -56,9 +55,7 @@ def absent_where_empty(
     `or_else` is appended to the note: what to do if this is not meant.
     """
     empty = [
-        index
-        for index, one in labels.items()
-        if isinstance(one, Masks | Parts) and one.is_empty() and not one.exhaustive
+        index for index, one in labels.items() if isinstance(one, IdLabels) and one.is_empty() and not one.exhaustive
     ]
     if empty:
         names = ", ".join(objects)
@@ -73,7 +70,7 @@ def note_ambiguous_white(labels: Mapping[int, Labels]) -> None:
     """Note where one mask has only id 255 and another only id 1: one object saved in two ways, or two objects."""
     alone: dict[int, str] = {}
     for index, mask in sorted(labels.items()):
-        values = np.unique(mask.ids[mask.ids > 0]).tolist() if isinstance(mask, Masks) else []
+        values = np.setdiff1d(mask.object_ids, [0]).tolist() if isinstance(mask, IdLabels) else []
         if len(values) == 1:
             alone.setdefault(values[0], name_of(index, mask))
     if {1, 255} <= alone.keys():

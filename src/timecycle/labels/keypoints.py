@@ -13,14 +13,13 @@ from jaxtyping import Bool, Float, Float32
 from torch import Tensor
 
 from timecycle.errors import LabelError
-from timecycle.files import write_text
+from timecycle.files import atomic_write, write_text
 from timecycle.grid import Axis, Grid
-from timecycle.labels.drawing import Picture, draw_points, ring_point
+from timecycle.labels.drawing import RGB, Picture, colour_of, draw_points, ring_point
 from timecycle.labels.file import check_label_file
 from timecycle.labels.label_map import Extent, LabelValues
 from timecycle.labels.names import refuse_formula
-from timecycle.labels.palette import RGB, colour_of
-from timecycle.labels.space import Labels, Objects, Presence, listed
+from timecycle.labels.space import Labels, Objects, Points, Presence, listed
 
 COLUMNS = ("frame", "name", "x", "y", "visible", "confidence")
 
@@ -75,7 +74,6 @@ class Keypoints(Labels):
         return cls(points.names, points.xy, points.visible, points.confidence)
 
     def with_confidence(self, values: Mapping[str, float], *, unseen: Container[str]) -> "Keypoints":
-        """Return the points with a confidence each; those named in `unseen` become hidden."""
         confidence = np.array([values.get(name, np.nan) for name in self.names], np.float32)
         visible = np.array([bool(v) and n not in unseen for n, v in zip(self.names, self.visible, strict=True)], bool)
         return replace(self, visible=visible, confidence=confidence)
@@ -86,6 +84,13 @@ class Keypoints(Labels):
         frame = int(path.stem) if path.stem.isdecimal() else 0
         write_text(path, keypoints_csv({frame: self}))
 
+    @classmethod
+    def write_table(cls, path: Path, label_files: Mapping[int, Path]) -> None:
+        with atomic_write(path) as file:
+            for index, (number, label_file) in enumerate(label_files.items()):
+                text = keypoints_csv({number: cls.read(label_file)})
+                file.write((text if index == 0 else text.partition("\n")[2]).encode())
+
     def __repr__(self) -> str:
         return f"Keypoints({listed(self.names)}; {int(self.visible.sum())} visible)"
 
@@ -95,12 +100,35 @@ class Keypoints(Labels):
     def is_empty(self) -> bool:
         return not self.visible.any()
 
+    def moved(self, move: Callable[[Points], Points]) -> "Keypoints":
+        return replace(self, xy=move(self.xy))
+
     def annotated_objects(self) -> Objects:
         return frozenset(self.names)
 
     def _restricted_to(self, objects: frozenset[str]) -> "Keypoints":
         kept = [i for i, name in enumerate(self.names) if name in objects]
         return Keypoints(tuple(self.names[i] for i in kept), self.xy[kept], self.visible[kept])
+
+    def merged_with(self, annotation: "Keypoints") -> "Keypoints":
+        others = annotation._restricted_to(frozenset(annotation.names) - frozenset(self.names))
+        return Keypoints(
+            self.names + others.names,
+            np.concatenate([self.xy, others.xy]),
+            np.concatenate([self.visible, others.visible]),
+        )
+
+    def is_same(self, other: "Keypoints") -> bool:
+        return self.names == other.names and np.array_equal(self.xy, other.xy, equal_nan=True)
+
+    def accuracy(self, name: str, ground_truth: "Keypoints", *, tolerance_px: float) -> float | None:
+        if name not in self.names or name not in ground_truth.names:
+            return None
+        i, j = self.names.index(name), ground_truth.names.index(name)
+        if not ground_truth.visible[j]:
+            return 0.0 if self.visible[i] else None
+        distance_px = np.hypot(*(self.xy[i] - ground_truth.xy[j]))  # NaN without a position, which is not right
+        return float(distance_px <= tolerance_px)
 
     def overlay(self, image: Picture) -> Picture:
         return draw_points(image, self.xy, self.visible)

@@ -15,10 +15,9 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from timecycle.errors import LabelError
+from timecycle.labels.drawing import colours_in_words, palette, voc_palette
 from timecycle.labels.edges import Pixels, edges_of, hardened, is_partly_soft
-from timecycle.labels.file import open_image
-from timecycle.labels.notes import files_in_words, note
-from timecycle.labels.palette import colours_in_words, palette, voc_palette
+from timecycle.labels.file import files_in_words, note, open_image
 
 # Remarks on how an ambiguous file was read.
 _SOFT = "soft edges: a pixel belongs to the object where at least half of it does"

@@ -93,10 +93,3 @@ def names_of(objects: Sequence[str], from_file: Mapping[str, str], by_hand: Mapp
             remedy=f"name one of the objects that are labelled: {', '.join(objects) or 'none'}",
         )
     return check_names({name: text for name, text in {**from_file, **by_hand}.items() if name in objects})
-
-
-def display_name(kind: str, name: str, names: Mapping[str, str]) -> str:
-    """Return what pages and pictures call an object: points have names of their own, others a given name or the id."""
-    if kind == "masks":
-        return names.get(name, f"object {name}")
-    return names.get(name, f"part {name}") if kind == "parts" else name

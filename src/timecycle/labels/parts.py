@@ -1,28 +1,27 @@
 """Parts: a part class and a person per pixel; label maps have one channel per pair of both."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int, UInt16
+from jaxtyping import Bool, UInt16
 from torch import Tensor
 
 from timecycle.errors import LabelError
 from timecycle.grid import Grid
-from timecycle.labels.drawing import Picture, outline_region, tint
-from timecycle.labels.label_map import Extent, LabelValues, upsample_argmax
-from timecycle.labels.masks import Masks, pool_ids
-from timecycle.labels.palette import RGB, colour_of
-from timecycle.labels.space import Labels, Objects, Presence, listed, nearest
+from timecycle.labels.drawing import RGB, Picture, colour_of, tint
+from timecycle.labels.label_map import LabelValues, upsample_argmax
+from timecycle.labels.masks import IdLabels, IdSpace, Masks, UInt16Pixels
+from timecycle.labels.space import Ids, Presence, listed
 
 _PEOPLE = 1000  # file value = part * 1000 + person, the convention of Cityscapes' instance images
 
 
 @dataclass(frozen=True, eq=False)
-class Parts(Labels):
+class Parts(IdLabels):
     """Part class and person of every pixel; (0, 0) is the background. `exhaustive` is as for masks."""
 
     part: UInt16[np.ndarray, "height width"]
@@ -33,7 +32,7 @@ class Parts(Labels):
     suffix: ClassVar[str] = ".png"
 
     @property
-    def pairs(self) -> Int[np.ndarray, "height width"]:
+    def pairs(self) -> Ids:
         """Part * 1000 + person, the value in the file."""
         return self.part.astype(np.int64) * _PEOPLE + self.person.astype(np.int64)
 
@@ -61,77 +60,43 @@ class Parts(Labels):
         pairs = [str(pair) for pair in np.unique(self.pairs) if pair]
         return f"Parts({width}x{height}, parts {listed(pairs)}{', exhaustive' if self.exhaustive else ''})"
 
-    def size(self) -> tuple[int, int]:
-        height, width = self.part.shape
-        return height, width
+    @property
+    def object_ids(self) -> Ids:
+        return self.pairs
 
-    def is_empty(self) -> bool:
-        return not self.pairs.any()
+    def instances(self) -> Ids:
+        return self.pairs
 
-    def resized(self, height_px: int, width_px: int) -> "Parts":
-        part, person = (nearest(array, height_px, width_px) for array in (self.part, self.person))
-        return replace(self, part=part, person=person)
-
-    def annotated_objects(self) -> Objects:
-        return None if self.exhaustive else frozenset(self.space([self]).objects)
-
-    def _restricted_to(self, objects: frozenset[str]) -> "Parts":
-        kept = np.isin(self.pairs, [int(name) for name in objects])
-        part, person = (np.where(kept, array, 0).astype(np.uint16) for array in (self.part, self.person))
-        return replace(self, part=part, person=person)
-
-    def as_exhaustive(self) -> "Parts":
-        return replace(self, exhaustive=True)
+    def _each(self, change: Callable[[UInt16Pixels], UInt16Pixels]) -> "Parts":
+        return replace(self, part=change(self.part), person=change(self.person))
 
     def overlay(self, image: Picture) -> Picture:
         return tint(image, self.part, outline=self.pairs)
-
-    def outline(self, image: Picture, name: str) -> Picture:
-        return outline_region(image, self.pairs == int(name))
-
-    def legend(self) -> dict[str, RGB]:
-        return {str(pair): self.object_colour(str(pair)) for pair in np.unique(self.pairs).tolist() if pair}
 
     @classmethod
     def object_colour(cls, name: str, index: int = 0) -> RGB:
         return colour_of(int(name) // _PEOPLE)
 
     @classmethod
+    def display_name(cls, name: str, names: Mapping[str, str]) -> str:
+        return names.get(name, f"part {name}")
+
+    @classmethod
     def space(cls, annotations: Sequence["Parts"]) -> "PartSpace":
-        present = {int(pair) for parts in annotations for pair in np.unique(parts.pairs)}
-        return PartSpace((0, *sorted(present - {0})))
+        return PartSpace.of(annotations)
 
 
-@dataclass(frozen=True)
-class PartSpace:
-    """Channel c is the pair pairs[c] = part * 1000 + person; pairs[0] is the background."""
-
-    pairs: tuple[int, ...]
-    exclusive: ClassVar[bool] = True
-    stretchable: ClassVar[bool] = True
-
-    @property
-    def channels(self) -> int:
-        return len(self.pairs)
+class PartSpace(IdSpace):
+    """The channels of parts, whose ids are pairs: part * 1000 + person."""
 
     def annotated_channels(self, labels: Parts) -> Bool[Tensor, " channels"]:
         # One annotated part constrains the whole person: their other parts are then known to be hidden.
         people = set(np.unique(labels.person[labels.pairs > 0]).tolist())
-        return torch.tensor([labels.exhaustive or pair == 0 or pair % _PEOPLE in people for pair in self.pairs])
-
-    def encode(self, labels: Parts, grid: Grid) -> LabelValues:
-        return pool_ids(labels.pairs, self.pairs, grid)
+        return torch.tensor([labels.exhaustive or pair == 0 or pair % _PEOPLE in people for pair in self.ids])
 
     def decode(self, values: LabelValues, grid: Grid) -> Parts:
-        part, person = np.divmod(np.array(self.pairs)[upsample_argmax(values, grid).numpy()], _PEOPLE)
+        part, person = np.divmod(np.array(self.ids)[upsample_argmax(values, grid).numpy()], _PEOPLE)
         return Parts(part.astype(np.uint16), person.astype(np.uint16))
-
-    @property
-    def objects(self) -> tuple[str, ...]:
-        return tuple(str(pair) for pair in self.pairs[1:])
-
-    def extent(self, values: LabelValues) -> Extent:
-        return values[..., 1:]
 
     def presence(self, labels: Parts) -> tuple[Presence | None, ...]:
         pairs = set(np.unique(labels.pairs).tolist())
@@ -144,7 +109,7 @@ class PartSpace:
                 return "occluded"
             return "absent" if labels.exhaustive else None
 
-        return tuple(presence_of(pair) for pair in self.pairs[1:])
+        return tuple(presence_of(pair) for pair in self.ids[1:])
 
     def restore_annotated(self, annotation: Parts, decoded: Parts) -> Parts:
         if annotation.exhaustive:
@@ -152,7 +117,3 @@ class PartSpace:
         is_annotated = np.isin(decoded.person, np.unique(annotation.person[annotation.pairs > 0]))
         keep = (annotation.pairs == 0) & ~is_annotated
         return Parts(np.where(keep, decoded.part, annotation.part), np.where(keep, decoded.person, annotation.person))
-
-    def extended(self, labels: Parts) -> "PartSpace":
-        new = set(np.unique(labels.pairs).tolist()) - set(self.pairs)
-        return PartSpace((*self.pairs, *sorted(new)))

@@ -1,24 +1,25 @@
 """The interface of every kind of label: its file, its picture, and the channels of its label maps."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Shaped
+from jaxtyping import Bool, Float32, Int, Shaped
 from torch import Tensor
 
 from timecycle.errors import LabelError
 from timecycle.grid import Grid
-from timecycle.labels.drawing import Picture
+from timecycle.labels.drawing import RGB, Picture, colour_of
 from timecycle.labels.label_map import Extent, LabelValues
-from timecycle.labels.palette import RGB, colour_of
 
 # What an annotation says of an object: it is in view, something hides it, or it is not in the frame at all.
 Presence = Literal["visible", "occluded", "absent"]
 Objects = frozenset[str] | None  # names of objects; None: all objects of the video
+Ids = Int[np.ndarray, "height width"]
+Points = Float32[np.ndarray, "points 2"]
 
 
 class Labels(ABC):
@@ -27,6 +28,8 @@ class Labels(ABC):
     kind: ClassVar[str]
     suffix: ClassVar[str]  # of the file that `write` makes
     empty_remedy: ClassVar[str] = "annotate an object on at least one frame"
+    numbered: ClassVar[bool] = False  # objects are called by their ids
+    correctable: ClassVar[bool] = True  # False for kinds that refer to the one frame that was annotated
 
     @abstractmethod
     def size(self) -> tuple[int, int] | None:
@@ -40,9 +43,30 @@ class Labels(ABC):
         """Return the labels at another size, by nearest neighbour; None for kinds that cannot be resized."""
         return None
 
+    def resampled(self, rows: Ids, columns: Ids) -> "Self | None":
+        """Return labels whose pixels take the ids at these rows and columns; None for kinds without ids."""
+        return None
+
+    def moved(self, move: Callable[[Points], Points]) -> Self:
+        """Return the labels with their points moved; labels without points stay as they are."""
+        return self
+
     @abstractmethod
     def write(self, path: str | Path) -> None:
         """Write the labels to a file from which `read` restores them exactly."""
+
+    def write_grey(self, path: str | Path) -> None:
+        """Write the ids as plain grey values; kinds without such a file are written as ever."""
+        self.write(path)
+
+    @classmethod
+    def in_colours(cls, path: Path) -> bytes:
+        """Return a label file for editing: grey ids in colours, files of other kinds as they are."""
+        return path.read_bytes()
+
+    @classmethod  # noqa: B027 (most kinds have no table)
+    def write_table(cls, path: Path, label_files: Mapping[int, Path]) -> None:
+        """Collect the label files of all frames, given by frame number, in one table; only keypoints have one."""
 
     @classmethod
     @abstractmethod
@@ -69,6 +93,46 @@ class Labels(ABC):
         """Return an annotation by which every object that is not on the frame is absent."""
         return self
 
+    def merged_with(self, annotation: Self) -> Self:
+        """Return these labels with the objects of another annotation of the frame that they do not annotate."""
+        merged: Self = self.space([annotation, self]).restore_annotated(self, annotation)
+        return merged
+
+    def is_same(self, other: Self) -> bool:
+        """Return whether labels are known to equal others, visibility and confidence aside."""
+        return False
+
+    def accuracy(self, name: str, ground_truth: Self, *, tolerance_px: float) -> float | None:
+        """Return the accuracy of an object, from 0 to 1; None where neither labels show the object.
+
+        It is the intersection over union of a mask. A keypoint is right, to within the tolerance, or wrong.
+        """
+        raise LabelError(f"{self.kind} cannot be corrected", remedy="propagate again from a better frame")
+
+    def with_run_ids(
+        self, objects: Sequence[str], colours: Mapping[int, int], *, object_id: int | None, name: str
+    ) -> Self:
+        """Return a correction with the object ids of its run: only masks have ids of their own to be understood.
+
+        objects: of the run. colours: ids by the colour (0xRRGGBB) in which they were annotated.
+        object_id: of the one object that is shown, where the user gave it. name: what to call the correction.
+        """
+        if object_id is not None:
+            raise LabelError(f"--object was given for {self.kind}", remedy="leave it out: it is for masks only")
+        return self
+
+    def own_colours(self) -> Mapping[int, int]:
+        """Return ids by colour (0xRRGGBB), where only this annotation defines what its colours mean."""
+        return {}
+
+    def instances(self) -> Ids | None:
+        """Return the part instance of every pixel; None for other kinds."""
+        return None
+
+    def with_confidence(self, values: Mapping[str, float], *, unseen: Container[str]) -> Self:
+        """Return keypoints with a confidence each, those named in `unseen` hidden; other labels as they are."""
+        return self
+
     @abstractmethod
     def overlay(self, image: Picture) -> Picture:
         """Draw the labels over their frame."""
@@ -85,6 +149,11 @@ class Labels(ABC):
     def object_colour(cls, name: str, index: int = 0) -> RGB:
         """Return the colour of an object by its name, or by its index from 0 among the objects of the video."""
         return colour_of(1 + index)
+
+    @classmethod
+    def display_name(cls, name: str, names: Mapping[str, str]) -> str:
+        """Return what pages and pictures call an object: a given name, or else its id or its own name."""
+        return name
 
 
 @runtime_checkable

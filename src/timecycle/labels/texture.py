@@ -32,6 +32,7 @@ class Texture(Labels):
     path: Path | None = field(default=None, repr=False, compare=False)  # the file it was read from, for messages
     kind: ClassVar[str] = "texture"
     suffix: ClassVar[str] = ".png"
+    correctable: ClassVar[bool] = False
     empty_remedy: ClassVar[str] = "paint some pixels: all of them are transparent"
 
     def __post_init__(self) -> None:

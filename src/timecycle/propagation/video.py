@@ -28,7 +28,6 @@ from timecycle.errors import LabelError
 from timecycle.grid import Grid
 from timecycle.kernel.library import find_kernel
 from timecycle.labels.fitting import absent_where_empty, fit_sizes, refuse_empty
-from timecycle.labels.keypoints import Keypoints
 from timecycle.labels.label_map import LabelMap
 from timecycle.labels.space import Labels, Space, remove_objects
 from timecycle.model.encoder import Encoder, FeatureMap
@@ -195,7 +194,7 @@ def source_of(index: int, labels: Mapping[int, Labels], config: PropagateConfig)
 
 def with_confidence(labels: Labels, confidence: Confidence | None) -> Labels:
     """Add the confidence to keypoints, and hide those that are lost or occluded; other labels stay as they are."""
-    if confidence is None or not isinstance(labels, Keypoints):
+    if confidence is None:
         return labels
     values = {name: one.value for name, one in confidence.objects.items()}
     unseen = {name for name, one in confidence.objects.items() if one.state in (*UNSEEN, "lost")}

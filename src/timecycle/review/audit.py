@@ -40,6 +40,9 @@ _MIN_MATCHED = 0.25  # share of an object that must be matched to measure where 
 
 Covered = Float[Tensor, "cells objects"]
 PerObject = Float64[np.ndarray, " objects"]
+_Encoded = tuple[FeatureMap, Packing]
+# How much further labels moved than the image under them, in sizes of the object, up to a position among the frames.
+_Slip = tuple[int, Float64[np.ndarray, "2"]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +152,7 @@ class _Track:
     frames: list[int] = field(default_factory=list)
     steps: list[_Step] = field(default_factory=list)
     fits: list[list[float]] = field(default_factory=list)  # by frame, for every shift
-    slips: list[list["_Slip"]] = field(init=False)  # by object
+    slips: list[list[_Slip]] = field(init=False)  # by object
     covered: deque[Covered] = field(init=False)  # of the last frames, as many as a shift to either side needs
     matches: deque[_Match] = field(init=False)  # of the last frames with the frame `span_frames` labels earlier
 
@@ -174,12 +177,6 @@ class _Track:
             self.fits.append([_fit(self, shift) for shift in range(-most, most + 1)])
 
 
-@dataclass(frozen=True, eq=False)
-class _Encoded:
-    features: FeatureMap
-    packing: Packing
-
-
 def _follow(
     video: Video,
     labels: Mapping[int, Labels],
@@ -199,7 +196,7 @@ def _follow(
         grid = features.grid.rescaled(*frame.frame.image.shape[:2])
         extent = space.extent(space.encode(labels[frame.frame.index], grid))
         window = config.window(features.grid, annotated=False)
-        encoded = _Encoded(features, packed_like(features.cells, (other.packing for other in recent)))
+        encoded = features, packed_like(features.cells, (packing for _, packing in recent))
         track.columns = extent.shape[1]
         track.frames.append(frame.frame.index)
         track.covered.append((_dilated(extent) if is_point else extent).flatten(0, 1).half())
@@ -215,9 +212,8 @@ def _follow(
 
 @torch.inference_mode()
 def _match(now: _Encoded, earlier: _Encoded, window: Window | None) -> _Match:
-    cycle = forward_backward(
-        now.features.cells, earlier.features.cells, window, packing=now.packing, other_packing=earlier.packing
-    )
+    (here, packing), (there, other_packing) = now, earlier
+    cycle = forward_backward(here.cells, there.cells, window, packing=packing, other_packing=other_packing)
     return _Match(cycle.forward.int().cpu(), (cycle.error_cells <= CYCLE_TOLERANCE_CELLS).cpu())
 
 
@@ -393,23 +389,15 @@ def _drifts(track: _Track, limits: AuditConfig) -> list[Finding]:
     for name, slips in zip(track.names, track.slips, strict=True):
         if len(slips) < 3:
             continue
-        offsets = np.array([slip.offset for slip in slips])
+        offsets = np.array([offset for _, offset in slips])
         drifted, total = np.linalg.norm(offsets.sum(axis=0)), np.linalg.norm(offsets, axis=1).sum()
         strength = float(drifted / limits.drift)
         if strength >= 1 and drifted >= _ONE_DIRECTION * total:
-            first, last = track.frames[slips[0].at - limits.span_frames], track.frames[slips[-1].at]
+            first, last = track.frames[slips[0][0] - limits.span_frames], track.frames[slips[-1][0]]
             frames = f"between frames {track.numbers[first]} and {track.numbers[last]}"
             message = f"object {name} drifts by {drifted:.0%} of its size {frames}"
             findings.append(Finding("drift", first, last, name, round(strength, 2), message))
     return findings
-
-
-@dataclass(frozen=True, eq=False)
-class _Slip:
-    """How much further labels moved than the image under them, in sizes of the object."""
-
-    at: int  # position among the labelled frames
-    offset: Float64[np.ndarray, "2"]
 
 
 def _slip(track: _Track, match: _Match, object_: int) -> Iterator[_Slip]:
@@ -421,7 +409,7 @@ def _slip(track: _Track, match: _Match, object_: int) -> Iterator[_Slip]:
         return
     motion = _motion(now, match, track.columns)[object_]
     labels_motion = _centre(now[:, object_], track.columns) - _centre(before[:, object_], track.columns)
-    yield _Slip(len(track.frames) - 1, (labels_motion - motion) / area**0.5)
+    yield len(track.frames) - 1, (labels_motion - motion) / area**0.5
 
 
 def _positions(cells: Int[Tensor, " chosen"], columns: int) -> Float[Tensor, "chosen 2"]:

@@ -5,15 +5,15 @@ through such pairs keeps the order of frames and adapts the numbers to the foota
 """
 
 import csv
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from timecycle.confidence.fusion import UNSEEN, least_confident, state_of
-from timecycle.errors import LabelError, OutputError
-from timecycle.labels import KINDS, Keypoints, Labels, Masks, Parts
+from timecycle.errors import OutputError
+from timecycle.labels import KINDS, Labels
 from timecycle.labels.space import Objects
 from timecycle.runs.folder import OutputFolder
 from timecycle.runs.history import HistoryEntry, read_history
@@ -24,32 +24,19 @@ _PRIOR = np.linspace(0, 1, 11)
 _TOLERANCE = 1 / 40  # of the shorter side, 12 pixels of 480: a keypoint that was moved less was right
 
 
-@dataclass(frozen=True)
-class CorrectedObject:
-    """An object on a corrected frame: the confidence of its old labels, and their accuracy, from 0 to 1."""
-
-    confidence: float
-    accuracy: float
+# Of an object on a corrected frame: the confidence of its old labels, and their accuracy, from 0 to 1.
+Corrected = tuple[float, float]
+Calibration = Callable[[float], float]  # from confidence as estimated to calibrated confidence
 
 
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """A curve from confidence as estimated to calibrated confidence."""
-
-    estimated: Float[np.ndarray, " points"]
-    calibrated: Float[np.ndarray, " points"]
-
-    def __call__(self, confidence: float) -> float:
-        return float(np.interp(confidence, self.estimated, self.calibrated))
-
-
-def calibrate(corrected: Sequence[CorrectedObject]) -> Calibration:
+def calibrate(corrected: Sequence[Corrected]) -> Calibration:
     """Fit the curve to corrected objects; far from all of them confidence stays nearly as it is."""
-    estimated = np.concatenate([_PRIOR, [one.confidence for one in corrected]])
-    accuracy = np.concatenate([_PRIOR, [one.accuracy for one in corrected]])
+    estimated = np.concatenate([_PRIOR, [confidence for confidence, _ in corrected]])
+    accuracy = np.concatenate([_PRIOR, [accuracy for _, accuracy in corrected]])
     weight = np.concatenate([np.full(len(_PRIOR), _PRIOR_WEIGHT / len(_PRIOR)), np.ones(len(corrected))])
     order = np.argsort(estimated, kind="stable")
-    return Calibration(estimated[order], isotonic(accuracy[order], weight[order]))
+    calibrated = isotonic(accuracy[order], weight[order])
+    return lambda confidence: float(np.interp(confidence, estimated[order], calibrated))
 
 
 def isotonic(
@@ -66,7 +53,7 @@ def isotonic(
     return np.concatenate([np.full(points, mean) for mean, _, points in pools])
 
 
-def corrected_objects(run: OutputFolder) -> list[CorrectedObject]:
+def corrected_objects(run: OutputFolder) -> list[Corrected]:
     """Compare the labels before and after every correction of a run; frames that had been annotated are left out."""
     record = run.finished_record()
     kind = KINDS[record["labels"]["kind"]]
@@ -103,7 +90,7 @@ def with_calibration(tables: RunTables, calibration: Calibration) -> RunTables:
 
 def _compared(
     run: OutputFolder, entry: HistoryEntry, index: int, objects: Objects, kind: type[Labels], tolerance_px: float
-) -> Iterator[CorrectedObject]:
+) -> Iterator[Corrected]:
     """Compare the labels of the objects that a correction annotated on a frame with those before it."""
     before = entry.folder
     try:
@@ -124,33 +111,6 @@ def _compared(
     for name, confidence in confidences.items():
         if objects is not None and name not in objects:
             continue
-        accuracy = label_accuracy(old, new, name, tolerance_px)
+        accuracy = old.accuracy(name, new, tolerance_px=tolerance_px)
         if accuracy is not None:
-            yield CorrectedObject(confidence, accuracy)
-
-
-def label_accuracy(old: Labels, new: Labels, name: str, tolerance_px: float) -> float | None:
-    """Return the accuracy of an object's old labels by its new ones; None where neither shows the object.
-
-    It is the intersection over union of a mask. A keypoint is right or wrong.
-    """
-    if isinstance(old, Keypoints) and isinstance(new, Keypoints):
-        if name not in old.names or name not in new.names:
-            return None
-        a, b = old.names.index(name), new.names.index(name)
-        if not new.visible[b]:
-            return 0.0 if old.visible[a] else None
-        distance_px = float(np.hypot(*(old.xy[a] - new.xy[b])))  # NaN where it had no position, which is not right
-        return float(distance_px <= tolerance_px)
-    one, other = (_object_values(labels) == int(name) for labels in (old, new))
-    union = (one | other).sum()
-    return float((one & other).sum() / union) if union else None
-
-
-def _object_values(labels: Labels) -> Int[np.ndarray, "height width"]:
-    """Return the value that identifies the object of every pixel."""
-    if isinstance(labels, Parts):
-        return labels.pairs
-    if isinstance(labels, Masks):
-        return labels.ids.astype(np.int64)
-    raise LabelError(f"{labels.kind} cannot be corrected", remedy="propagate again from a better frame")
+            yield confidence, accuracy

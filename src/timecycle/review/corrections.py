@@ -6,21 +6,20 @@ the same two annotated frames are propagated once. The new files are staged and 
 they replace goes into the history, so that corrections made together can be undone exactly (runs/history.py).
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from timecycle.concurrency import BackgroundWriter
 from timecycle.confidence.fusion import ConfidenceConfig
 from timecycle.errors import LabelError, OutputError
 from timecycle.files import make_folder, write_text
-from timecycle.labels import KINDS, Keypoints, Labels
+from timecycle.labels import KINDS, Labels
+from timecycle.labels.file import frames_in_words, note
+from timecycle.labels.fitting import absent_where_empty, name_of, refuse_empty
 from timecycle.labels.space import Objects
 from timecycle.model.encoder import Encoder
 from timecycle.model.hub import offline
@@ -30,19 +29,9 @@ from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.video import LabelledFrame, fit_labels, space_of
 from timecycle.propagation.workfolder import WorkFolder
 from timecycle.review.intervals import Interval, intervals_of, propagate_interval
-from timecycle.review.object_ids import with_run_ids
-from timecycle.review.overlay import Draw, OverlayUpdate
 from timecycle.runs.folder import OutputFolder
 from timecycle.runs.history import commit, recover, undo_last
-from timecycle.runs.outputs import (
-    LabelFiles,
-    frame_row,
-    object_rows,
-    rows_by_frame,
-    write_confidence,
-    write_keypoint_table,
-    write_labels,
-)
+from timecycle.runs.outputs import Draw, LabelFiles, OverlayUpdate
 from timecycle.runs.record import (
     annotation_sha256,
     annotations_record,
@@ -51,7 +40,8 @@ from timecycle.runs.record import (
     recorded_colours,
     recorded_objects,
 )
-from timecycle.runs.run import ONE_FRAME_KINDS, QUEUED_FRAMES, Progress
+from timecycle.runs.run import QUEUED_FRAMES, Progress, step_counter
+from timecycle.runs.tables import rows_by_frame
 from timecycle.video import Video, open_video
 
 
@@ -169,14 +159,20 @@ class _Job:
     def _stage(self, intervals: Sequence[Interval], annotated: Set[int], progress: Progress | None) -> OutputFolder:
         """Propagate the intervals and write all files that change into the staging folder."""
         staged, names = OutputFolder(make_folder(self.run.staging)), self.record["names"]
-        frames = _StagedFrames(staged, self.kind, names, self.record["outputs"]["label_files"])
+        label_files: LabelFiles = self.record["outputs"]["label_files"]
+        rows: tuple[dict[int, str], dict[int, str]] = {}, {}  # of frames.csv and objects.csv, by frame
 
         def label_file(number: int) -> Path:
             new = staged.label_file(number, self.kind)
             return new if new.is_file() else self.run.label_file(number, self.kind)
 
-        overlay = OverlayUpdate(self.run, staged, self.video, self.kind, annotated, label_file)
-        steps, total = count(1), sum(one.steps for one in intervals)
+        def write(draw: Draw, frame: LabelledFrame) -> None:
+            for by_frame, text in zip(rows, staged.write_frame(frame, names, label_files), strict=False):
+                by_frame[frame.index] = text
+            draw(frame)
+
+        overlay = OverlayUpdate(self.run.overlay, staged.path, self.video, self.kind, annotated, label_file)
+        on_step = step_counter(sum(one.steps for one in intervals), progress)
         for one in intervals:
             stream = propagate_interval(
                 one,
@@ -187,17 +183,46 @@ class _Job:
                 else None,
                 work=WorkFolder(staged.path / "work" / str(one.first)),
                 cache=PassCache(self.run.pass_cache, offset=one.start),
-                on_step=lambda: progress(next(steps), total) if progress is not None else None,
+                on_step=on_step,
             )
             with overlay.segment(one.first, one.last) as draw, BackgroundWriter(QUEUED_FRAMES) as background:
                 for frame in stream:
-                    background(partial(frames.add, frame, draw))
-        _replace_rows(self.run.frames_csv, frames.frame_rows, staged.frames_csv)
-        _replace_rows(self.run.objects_csv, frames.object_rows, staged.objects_csv)
-        overlay.finish(names)
-        if self.kind is Keypoints:
-            write_keypoint_table(staged.keypoints_csv, {number: label_file(number) for number in self.video.numbers})
+                    background(partial(write, draw, frame))
+        _replace_rows(self.run.frames_csv, rows[0], staged.frames_csv)
+        _replace_rows(self.run.objects_csv, rows[1], staged.objects_csv)
+        overlay.finish(staged.overlay).write(staged.contact_sheet, staged.frames_csv, self.kind, names)
+        self.kind.write_table(staged.keypoints_csv, {number: label_file(number) for number in self.video.numbers})
         return staged
+
+
+def with_run_ids(
+    corrections: Mapping[int, Labels],
+    current_labels: Callable[[int], Labels],
+    annotated: Collection[int],
+    numbers: Sequence[int],
+    *,
+    object_id: int | None = None,
+    colours: Mapping[int, int] | None = None,
+) -> dict[int, Labels]:
+    """Return the corrections with the object ids of the run (`Masks.with_run_ids`).
+
+    `current_labels` returns the labels that a frame has now, `annotated` are the annotated frames of the run, `numbers`
+    the numbers of its frames and `colours` those (0xRRGGBB) in which its objects were annotated.
+    """
+    now = {index: current_labels(index) for index in annotated}
+    objects = space_of(now).objects
+    result = {
+        index: labels.with_run_ids(objects, colours or {}, object_id=object_id, name=name_of(numbers[index], labels))
+        for index, labels in corrections.items()
+    }
+    result = absent_where_empty(result, objects, numbers, or_else="; if that is not meant, take it back with --undo")
+    # Labels that equal the propagated ones were confirmed, or edited but not saved.
+    new = {index: labels for index, labels in result.items() if index not in annotated}
+    same = [numbers[index] for index, labels in new.items() if labels.is_same(current_labels(index))]
+    if same:
+        note(f"the labels given for {frames_in_words(same)} equal the propagated ones: they count as confirmed")
+    refuse_empty(now | result, numbers)
+    return result
 
 
 def _propagated_confidence(run: OutputFolder, annotated: Mapping[int, Objects]) -> dict[int, dict[str, float]]:
@@ -213,38 +238,8 @@ def _merged(new: Labels, old: Labels, objects: Objects) -> Labels:
     """Merge a correction of an annotated frame with its annotation of `objects`: objects not in the correction stay."""
     if new.annotated_objects() is None:
         return new
-    kept = old.restricted_to(objects)
-    if isinstance(new, Keypoints) and isinstance(kept, Keypoints):
-        others = [i for i, name in enumerate(kept.names) if name not in new.names]
-        return Keypoints(
-            new.names + tuple(kept.names[i] for i in others),
-            np.concatenate([new.xy, kept.xy[others]]),
-            np.concatenate([new.visible, kept.visible[others]]),
-        )
-    merged: Labels = space_of({0: kept, 1: new}).restore_annotated(new, kept)
+    merged = new.merged_with(old.restricted_to(objects))
     return merged.as_exhaustive() if objects is None else merged
-
-
-@dataclass(frozen=True, eq=False)
-class _StagedFrames:
-    """New labels and confidence in a staging folder, and new rows of the tables by frame."""
-
-    folder: OutputFolder
-    kind: type[Labels]
-    names: Mapping[str, str]
-    label_files: LabelFiles
-    frame_rows: dict[int, str] = field(default_factory=dict)
-    object_rows: dict[int, str] = field(default_factory=dict)
-
-    def add(self, frame: LabelledFrame, draw: Draw) -> None:
-        make_folder(self.folder.labels)
-        write_labels(self.folder.label_file(frame.number, self.kind), frame.labels, self.label_files)
-        self.frame_rows[frame.index] = frame_row(frame)
-        if frame.confidence is not None:
-            make_folder(self.folder.confidence)
-            write_confidence(self.folder.confidence_file(frame.number), frame.confidence)
-            self.object_rows[frame.index] = object_rows(frame, self.names)
-        draw(frame)
 
 
 def _replace_rows(path: Path, rows: Mapping[int, str], target: Path) -> None:
@@ -291,7 +286,7 @@ def _opened(
 
 def _check_kind(folder: Path, record: Mapping[str, Any], corrections: Mapping[int, Labels]) -> None:
     kind = record["labels"]["kind"]
-    if kind in ONE_FRAME_KINDS:
+    if not KINDS[kind].correctable:
         raise LabelError(
             f"the labels in {folder} are {kind}, which refer to one frame only and cannot be corrected",
             remedy="propagate again from a better frame",

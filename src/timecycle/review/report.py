@@ -3,7 +3,9 @@
 import base64
 import html
 import io
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +14,6 @@ from PIL import Image
 
 from timecycle.labels import KINDS
 from timecycle.review.queue import Suggestion
-from timecycle.review.review_files import ReviewFiles, correct_command
 from timecycle.runs.tables import RunTables
 
 Picture = UInt8[np.ndarray, "height width 3"]
@@ -41,6 +42,14 @@ svg{width:100%;height:auto;background:#fff;border:1px solid #e2e2dc;border-radiu
 .key span{display:inline-block;border-radius:4px;padding:1px 8px;margin-right:8px;font-size:13px}
 @media(max-width:700px){.first{display:block}.first img{width:100%}}
 """
+
+
+@dataclass(frozen=True)
+class ReviewFiles:
+    """The picture and the labels of a frame to check, by name in the output folder; None where not written."""
+
+    frame: str | None
+    labels: str | None
 
 
 def report_html(
@@ -79,6 +88,19 @@ def report_html(
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'
         f"<body>{''.join(parts)}</body></html>\n"
     )
+
+
+def correct_command(tables: RunTables, one: Suggestion, files: ReviewFiles | None) -> str | None:
+    """Return the command to run once the labels of a frame are edited; it works from any folder.
+
+    None where there are no labels to edit, or where the run does not record the location of its video.
+    """
+    if files is None or files.labels is None or not tables.record.get("origin"):
+        return None
+    folder = tables.folder.absolute()
+    edited = str(folder / files.labels)
+    argument = edited if edited.endswith(".csv") else f"{one.frame_number}={edited}"  # rows of a CSV name their frame
+    return shlex.join(["timecycle", "correct", str(folder), argument])
 
 
 def _first(

@@ -13,7 +13,7 @@ from statistics import fmean
 import torch
 
 from timecycle.errors import LabelError
-from timecycle.labels import Labels, Masks, Parts
+from timecycle.labels import Labels
 from timecycle.labels.label_map import overlap
 from timecycle.model.encoder import Encoder
 from timecycle.propagation.settings import PropagateConfig
@@ -81,12 +81,10 @@ def _cycle_error(video: Video, index: int, annotation: Labels, candidate: Candid
 
 def _return_error(video: Video, turn: int, arrived: Labels, annotation: Labels, candidate: Candidate) -> float:
     """Propagate labels back from frame `turn`; returns 1 - their mean overlap with the annotation, over its objects."""
-    if isinstance(arrived, Masks | Parts):
-        arrived = replace(arrived, exhaustive=True)
     past_frames = candidate.config.past_frames or PropagateConfig.past_frames  # never directly: see above
     backward = propagate(
         VideoSlice(video, 0, turn + 1),
-        {turn: arrived},
+        {turn: arrived.as_exhaustive()},
         encoder=candidate.encoder,
         config=replace(candidate.config, direction="both", past_frames=past_frames),
     )

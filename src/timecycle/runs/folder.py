@@ -13,10 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from timecycle.errors import OutputError, first_line
-from timecycle.files import clear_unfinished, lock, write_text, writing
+from timecycle.files import clear_unfinished, lock, make_folder, write_text, writing
 from timecycle.labels import Labels
+from timecycle.propagation.video import LabelledFrame
+from timecycle.runs.outputs import LabelFiles, write_confidence, write_labels
 from timecycle.runs.record import read_record
-from timecycle.runs.tables import ObjectsByFrame, RunTables, check_objects, read_frames, read_objects
+from timecycle.runs.tables import (
+    ObjectsByFrame,
+    RunTables,
+    check_objects,
+    frame_row,
+    object_rows,
+    read_frames,
+    read_objects,
+)
 
 RECORD = "run.json"
 FILES = ("frames.csv", "objects.csv", "overlay.mp4", "contact.png", "keypoints.csv")
@@ -55,6 +65,16 @@ class OutputFolder:
 
     def read_labels(self, number: int, kind: type[Labels]) -> Labels:
         return kind.read(self.label_file(number, kind))
+
+    def write_frame(self, labelled: LabelledFrame, names: Mapping[str, str], label_files: LabelFiles) -> list[str]:
+        """Write the labels and the confidence of a frame; returns its rows of frames.csv and, perhaps, objects.csv."""
+        make_folder(self.labels)
+        write_labels(self.label_file(labelled.number, type(labelled.labels)), labelled.labels, label_files)
+        if labelled.confidence is None:
+            return [frame_row(labelled)]
+        make_folder(self.confidence)
+        write_confidence(self.confidence_file(labelled.number), labelled.confidence)
+        return [frame_row(labelled), object_rows(labelled, names)]
 
     # Record
 

@@ -1,8 +1,10 @@
-"""Contents of an output folder: label and confidence files, table rows, the overlay video and the contact sheet."""
+"""Contents of an output folder: label and confidence files, the overlay video and the contact sheet."""
 
 import csv
-import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -10,69 +12,24 @@ import numpy as np
 from PIL import Image
 
 from timecycle.confidence.fusion import Confidence
-from timecycle.confidence.signals import SIGNALS
 from timecycle.files import atomic_write
-from timecycle.labels import Keypoints, Labels, Masks
-from timecycle.labels.keypoints import keypoints_csv
-from timecycle.labels.names import display_name
-from timecycle.labels.palette import RGB
-from timecycle.propagation.video import LabelledFrame
+from timecycle.labels import Labels
+from timecycle.labels.drawing import RGB
+from timecycle.propagation.video import LabelledFrame, Source
 from timecycle.render import Captioned, Picture, contact_sheet, save_picture, thumbnail
-from timecycle.video import VideoWriter
+from timecycle.video import Frame, Video, VideoWriter
+from timecycle.video.splice import keyframe_flags, splice
 
-FRAME_COLUMNS = "index,frame_number,pts,time_seconds,source,confidence,state\n"
-OBJECT_COLUMNS = ",".join(("index", "frame_number", "object", "name", "source", "confidence", "state", *SIGNALS)) + "\n"
 _CONTACT_FRAMES = 12
 
+Draw = Callable[[LabelledFrame], None]
 LabelFiles = Literal["palette", "grey"]  # how mask files are written: PNGs with a palette, or plain grey ones
-
-
-def frame_row(labelled: LabelledFrame) -> str:
-    """Return the row of frames.csv for a frame; confidence is empty where nothing is known."""
-    confidence = labelled.confidence
-    result = f"{confidence.value:.4f},{confidence.state}" if confidence is not None else ","
-    frame = f"{labelled.index},{labelled.number},{labelled.pts},{labelled.time_seconds:.6f}"
-    return f"{frame},{labelled.source},{result}\n"
-
-
-def object_rows(labelled: LabelledFrame, names: Mapping[str, str]) -> str:
-    """Return the rows of objects.csv for a frame: the confidence of every object and the signals behind it."""
-    objects = labelled.confidence.objects if labelled.confidence is not None else {}
-    # On a frame that annotates some objects, the other objects are propagated.
-    otherwise = "propagated" if labelled.source == "annotated" else labelled.source
-    return csv_lines(
-        (
-            str(labelled.index),
-            str(labelled.number),
-            name,
-            names.get(name, ""),
-            "annotated" if one.annotated else otherwise,
-            f"{one.value:.4f}",
-            one.state,
-            *(f"{one.signals[signal]:.4f}" for signal in SIGNALS),
-        )
-        for name, one in objects.items()
-    )
-
-
-def csv_lines(rows: Iterable[Sequence[str]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
-
-
-def rows_by_frame(rows: str) -> dict[int, str]:
-    """Group the rows of a table by the index of their frame, which comes first."""
-    grouped: dict[int, str] = {}
-    for row in csv.reader(io.StringIO(rows)):
-        grouped[int(row[0])] = grouped.get(int(row[0]), "") + csv_lines([row])
-    return grouped
 
 
 def write_labels(path: Path, labels: Labels, label_files: LabelFiles) -> None:
     """Write the label file of one frame; `label_files` concerns masks with ids up to 255 only."""
-    if isinstance(labels, Masks):
-        labels.write(path, grey=label_files == "grey")
+    if label_files == "grey":
+        labels.write_grey(path)
     else:
         labels.write(path)
 
@@ -82,14 +39,6 @@ def write_confidence(path: Path, confidence: Confidence) -> None:
     grey = (confidence.cells * 255).round().byte().numpy()
     with atomic_write(path) as file:
         Image.fromarray(grey).save(file, format="PNG")
-
-
-def write_keypoint_table(path: Path, label_files: Mapping[int, Path]) -> None:
-    """Collect the keypoints of all frames, given by frame number, in one table."""
-    with atomic_write(path) as file:
-        for index, (number, label_file) in enumerate(label_files.items()):
-            text = keypoints_csv({number: Keypoints.read(label_file)})
-            file.write((text if index == 0 else text.partition("\n")[2]).encode())
 
 
 class ContactSheet:
@@ -116,7 +65,7 @@ class ContactSheet:
         captioned = _captioned(frames_csv, self._pictures)
         sheet = [captioned[index] for index in sorted(self._pictures)]
         colours = {name: colour for _, legend in sorted(self._legends.items()) for name, colour in legend.items()}
-        legend = {display_name(kind.kind, name, names): colour for name, colour in colours.items()}
+        legend = {kind.display_name(name, names): colour for name, colour in colours.items()}
         save_picture(path, contact_sheet(sheet, legend=legend))
 
 
@@ -146,15 +95,64 @@ def _sheet_frames(frames: int, annotated: Sequence[int]) -> set[int]:
     return set(wanted)
 
 
-class OverlayWriter:
-    """Draws labelled frames into the overlay video and passes them to the contact sheet."""
+def draw_overlay(video: VideoWriter, sheet: ContactSheet, labelled: LabelledFrame) -> None:
+    """Draw the next frame of the overlay video, and show it to the contact sheet.
 
-    def __init__(self, video: VideoWriter, sheet: ContactSheet) -> None:
-        self._video = video
-        self._sheet = sheet
+    Annotated frames become key frames, so that a correction can replace those between.
+    """
+    picture = labelled.labels.overlay(labelled.image)
+    video.write(picture, labelled.pts, key=labelled.source == "annotated")
+    sheet.add(labelled, picture)
 
-    def add(self, labelled: LabelledFrame) -> None:
-        """Draw the next frame. Annotated frames become key frames, so that a correction can replace those between."""
-        picture = labelled.labels.overlay(labelled.image)
-        self._video.write(picture, labelled.pts, key=labelled.source == "annotated")
-        self._sheet.add(labelled, picture)
+
+@dataclass(eq=False)
+class OverlayUpdate:
+    """The overlay video and the contact sheet of a corrected run, drawn again only where labels changed."""
+
+    overlay: Path  # as it was before
+    staging: Path  # folder for the segments
+    video: Video
+    kind: type[Labels]
+    annotated: Set[int]
+    label_file: Callable[[int], Path]  # of a frame number, staged or not
+    _sheet: ContactSheet = field(init=False)
+    _keys: list[bool] = field(init=False)  # which frames of the overlay video are key frames
+    _segments: dict[int, Path] = field(init=False, default_factory=dict)  # by their first frame
+    _whole: bool = field(init=False)  # whether the whole overlay video has to be drawn again
+
+    def __post_init__(self) -> None:
+        self._sheet = ContactSheet(len(self.video), self.annotated)
+        self._keys = keyframe_flags(self.overlay)
+        self._whole = len(self._keys) != len(self.video)
+
+    @contextmanager
+    def segment(self, first: int, last: int) -> Iterator[Draw]:
+        """Yield a function that draws the frames from `first` to `last`, in order."""
+        # What follows must not depend on what is replaced. It starts with an annotated frame, which is a key frame in
+        # every overlay video that a run wrote.
+        if self._whole or not (last + 1 == len(self.video) or self._keys[last + 1]):
+            self._whole = True
+            yield lambda _: None
+            return
+        path = self.staging / f"overlay-{first}.mp4"
+        with VideoWriter(path, self.video.size, self.video.time_base) as segment:
+            yield partial(draw_overlay, segment, self._sheet)
+        self._segments[first] = path
+
+    def finish(self, overlay: Path) -> ContactSheet:
+        """Write the overlay video, once all segments and labels are written; returns the contact sheet."""
+        if self._whole or not splice(self.overlay, self._segments, overlay):
+            with VideoWriter(overlay, self.video.size, self.video.time_base) as whole:
+                for frame in self.video.frames():
+                    draw_overlay(whole, self._sheet, self._labelled(frame))
+        for index in self._sheet.missing:
+            labelled = self._labelled(self.video[index])
+            self._sheet.add(labelled, labelled.labels.overlay(labelled.image))
+        return self._sheet
+
+    def _labelled(self, frame: Frame) -> LabelledFrame:
+        labels = self.kind.read(self.label_file(frame.number))
+        source: Source = "annotated" if frame.index in self.annotated else "propagated"
+        return LabelledFrame(
+            frame.index, frame.pts, frame.time_seconds, frame.image, labels, source, number=frame.number
+        )

@@ -18,7 +18,7 @@ import numpy as np
 
 from timecycle.confidence.fusion import ConfidenceConfig
 from timecycle.errors import OutputError, SettingsError, first_line
-from timecycle.labels import KINDS, Labels, Masks
+from timecycle.labels import KINDS, Labels
 from timecycle.labels.space import Objects
 from timecycle.model.inference import Device
 from timecycle.model.registry import PrecisionChoice
@@ -127,8 +127,7 @@ def colours_record(labels: Iterable[Labels]) -> dict[str, Any]:
 
     Resuming does not compare them: they follow from the annotations.
     """
-    numbered = [mask for mask in labels if isinstance(mask, Masks) and mask.coloured]
-    table = {f"#{code:06x}": identity for mask in numbered for code, identity in mask.colours.items()}
+    table = {f"#{code:06x}": identity for one in labels for code, identity in one.own_colours().items()}
     return {"colours": dict(sorted(table.items()))} if table else {}
 
 

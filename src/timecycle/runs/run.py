@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -24,7 +24,7 @@ from timecycle.confidence.fusion import ConfidenceConfig
 from timecycle.errors import LabelError, OutputError, first_line
 from timecycle.files import lock, make_folder, write_text, writing
 from timecycle.kernel.library import find_kernel
-from timecycle.labels import Keypoints, Labels, Masks, Parts
+from timecycle.labels import Labels
 from timecycle.model.encoder import Encoder
 from timecycle.model.inference import Device
 from timecycle.model.registry import PrecisionChoice
@@ -40,26 +40,14 @@ from timecycle.propagation.video import (
 )
 from timecycle.propagation.workfolder import WorkFolder
 from timecycle.runs.folder import OutputFolder
-from timecycle.runs.outputs import (
-    FRAME_COLUMNS,
-    OBJECT_COLUMNS,
-    ContactSheet,
-    LabelFiles,
-    OverlayWriter,
-    frame_row,
-    object_rows,
-    rows_by_frame,
-    write_confidence,
-    write_keypoint_table,
-    write_labels,
-)
+from timecycle.runs.outputs import ContactSheet, LabelFiles, draw_overlay
 from timecycle.runs.record import FORMAT, annotation_sha256, annotations_record, colours_record
+from timecycle.runs.tables import FRAME_COLUMNS, OBJECT_COLUMNS, rows_by_frame
 from timecycle.version import __version__
 from timecycle.video import Video, VideoWriter
 
 _CHECKSUMS = "written.csv"  # in the work folder: a checksum of what was written for each frame, for resuming
 _CHECKSUM_COLUMNS = "index,sha256\n"
-ONE_FRAME_KINDS = ("texture", "coordinates")  # refer to the one frame that was annotated, and cannot be corrected
 QUEUED_FRAMES = 4  # labelled but not yet written: enough to smooth over a slow write
 _START_OVER = "pass --overwrite to start over"
 
@@ -98,7 +86,7 @@ class RunSpec:
     @property
     def correctable(self) -> bool:
         """Whether to keep the pass cache for corrections."""
-        return self.keep_passes and self.kind.kind not in ONE_FRAME_KINDS
+        return self.keep_passes and self.kind.correctable
 
     def identity(self) -> dict[str, Any]:
         """Return what must be equal for a run to resume another."""
@@ -152,7 +140,7 @@ def run(
         raise OutputError("--resume and --overwrite cannot be combined", remedy="pass only one of them")
     spec = replace(spec, labels=check_labels(spec.video, spec.labels))
     check_min_confidence(spec.labels, spec.confidence)
-    if spec.label_files == "grey" and not issubclass(spec.kind, Masks | Parts):
+    if spec.label_files == "grey" and not spec.kind.numbered:
         raise LabelError(f"grey label files were asked for {spec.kind.kind}", remedy="leave out --label-files")
     refuse_inside(folder, [Path(spec.video.name)])
     started = time.monotonic()
@@ -255,8 +243,7 @@ def _refuse_difference(folder: OutputFolder, old: dict[str, Any], new: dict[str,
 def _write_frames(spec: RunSpec, folder: OutputFolder, progress: Progress | None) -> None:
     work = WorkFolder(folder.work)
     done = work.next_index("forward") or 0
-    steps = _Steps(done + count_steps(spec.video, spec.labels, spec.config, work), progress)
-    make_folder(folder.labels)
+    on_step = step_counter(done + count_steps(spec.video, spec.labels, spec.config, work), progress)
     video = spec.video
     with (
         _table(folder.frames_csv, FRAME_COLUMNS, done) as frames,
@@ -266,20 +253,14 @@ def _write_frames(spec: RunSpec, folder: OutputFolder, progress: Progress | None
         BackgroundWriter(QUEUED_FRAMES) as background,
     ):
         sheet = ContactSheet(len(video), spec.labels)
-        overlay = OverlayWriter(overlay_video, sheet)
 
         def write(labelled: LabelledFrame) -> None:
             if labelled.index >= done:
-                write_labels(folder.label_file(labelled.number, spec.kind), labelled.labels, spec.label_files)
-                rows = [frame_row(labelled)]
-                if labelled.confidence is not None:
-                    rows.append(object_rows(labelled, spec.names))
-                    make_folder(folder.confidence)
-                    write_confidence(folder.confidence_file(labelled.number), labelled.confidence)
+                rows = folder.write_frame(labelled, spec.names, spec.label_files)
                 for table, text in zip((frames, objects), rows, strict=False):
                     table.append(text)
                 checksums.append(f"{labelled.index},{_frame_sha256(folder, spec.kind, labelled.number, rows)}\n")
-            overlay.add(labelled)
+            draw_overlay(overlay_video, sheet, labelled)
 
         def flush() -> None:
             background.flush()
@@ -295,7 +276,7 @@ def _write_frames(spec: RunSpec, folder: OutputFolder, progress: Progress | None
                 )
 
         stream = chain(
-            _read_back(spec, folder, done, steps, verify),
+            _read_back(spec, folder, done, on_step, verify),
             propagate(
                 video,
                 spec.labels,
@@ -304,20 +285,19 @@ def _write_frames(spec: RunSpec, folder: OutputFolder, progress: Progress | None
                 confidence=spec.confidence,
                 work=work,
                 cache=PassCache(folder.pass_cache) if spec.correctable else None,
-                on_step=steps.step,
+                on_step=on_step,
                 before_snapshot=flush,
             ),
         )
         for labelled in stream:
             background(partial(write, labelled))
     sheet.write(folder.contact_sheet, folder.frames_csv, spec.kind, spec.names)
-    if spec.kind is Keypoints:
-        label_files = {number: folder.label_file(number, Keypoints) for number in video.numbers}
-        write_keypoint_table(folder.keypoints_csv, label_files)
+    label_files = {number: folder.label_file(number, spec.kind) for number in video.numbers}
+    spec.kind.write_table(folder.keypoints_csv, label_files)
 
 
 def _read_back(
-    spec: RunSpec, folder: OutputFolder, done: int, steps: "_Steps", verify: Callable[[int, int], None]
+    spec: RunSpec, folder: OutputFolder, done: int, on_step: Callable[[], None], verify: Callable[[int, int], None]
 ) -> Iterator[LabelledFrame]:
     """Read the frames written before an interruption: the overlay video cannot be continued, only drawn again."""
     for frame in spec.video.frames(0, done):
@@ -327,7 +307,7 @@ def _read_back(
         yield LabelledFrame(
             frame.index, frame.pts, frame.time_seconds, frame.image, labels, source, number=frame.number
         )
-        steps.step()
+        on_step()
 
 
 def _frame_sha256(folder: OutputFolder, kind: type[Labels], number: int, rows: Iterable[str]) -> str:
@@ -376,13 +356,7 @@ def _rows_before(path: Path, done: int) -> dict[int, str]:
         raise OutputError(f"{path} cannot be read: {first_line(error)}", remedy=_START_OVER) from error
 
 
-@dataclass
-class _Steps:
-    total: int
-    progress: Progress | None
-    done: int = 0
-
-    def step(self) -> None:
-        self.done += 1
-        if self.progress is not None:
-            self.progress(self.done, self.total)
+def step_counter(total: int, progress: Progress | None) -> Callable[[], None]:
+    """Return a function that reports one more step of `total` each time it is called."""
+    steps = count(1)
+    return lambda: progress(next(steps), total) if progress is not None else None

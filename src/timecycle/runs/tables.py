@@ -1,6 +1,7 @@
-"""The tables of a finished run read back: the confidence of every frame and every object."""
+"""The tables of a run, written and read back: the confidence of every frame and every object."""
 
 import csv
+import io
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,9 +10,62 @@ from pathlib import Path
 from typing import Any, get_args
 
 from timecycle.confidence.fusion import State
-from timecycle.labels.names import display_name
+from timecycle.confidence.signals import SIGNALS
+from timecycle.labels import KINDS
+from timecycle.propagation.video import LabelledFrame
+
+FRAME_COLUMNS = "index,frame_number,pts,time_seconds,source,confidence,state\n"
+OBJECT_COLUMNS = ",".join(("index", "frame_number", "object", "name", "source", "confidence", "state", *SIGNALS)) + "\n"
 
 ObjectsByFrame = dict[int, dict[str, "ObjectRow"]]  # by frame index and object
+
+
+# Writing
+
+
+def frame_row(labelled: LabelledFrame) -> str:
+    """Return the row of frames.csv for a frame; confidence is empty where nothing is known."""
+    confidence = labelled.confidence
+    result = f"{confidence.value:.4f},{confidence.state}" if confidence is not None else ","
+    frame = f"{labelled.index},{labelled.number},{labelled.pts},{labelled.time_seconds:.6f}"
+    return f"{frame},{labelled.source},{result}\n"
+
+
+def object_rows(labelled: LabelledFrame, names: Mapping[str, str]) -> str:
+    """Return the rows of objects.csv for a frame: the confidence of every object and the signals behind it."""
+    objects = labelled.confidence.objects if labelled.confidence is not None else {}
+    # On a frame that annotates some objects, the other objects are propagated.
+    otherwise = "propagated" if labelled.source == "annotated" else labelled.source
+    return _csv_lines(
+        (
+            str(labelled.index),
+            str(labelled.number),
+            name,
+            names.get(name, ""),
+            "annotated" if one.annotated else otherwise,
+            f"{one.value:.4f}",
+            one.state,
+            *(f"{one.signals[signal]:.4f}" for signal in SIGNALS),
+        )
+        for name, one in objects.items()
+    )
+
+
+def _csv_lines(rows: Iterable[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def rows_by_frame(rows: str) -> dict[int, str]:
+    """Group the rows of a table by the index of their frame, which comes first."""
+    grouped: dict[int, str] = {}
+    for row in csv.reader(io.StringIO(rows)):
+        grouped[int(row[0])] = grouped.get(int(row[0]), "") + _csv_lines([row])
+    return grouped
+
+
+# Reading
 
 
 @dataclass(frozen=True)
@@ -64,7 +118,7 @@ class RunTables:
 
     def shown(self, name: str) -> str:
         """Return the name of an object for people."""
-        return display_name(self.kind, name, self.record.get("names", {}))
+        return KINDS[self.kind].display_name(name, self.record.get("names", {}))
 
     def number(self, index: int) -> int:
         return self.frames[index].number
@@ -93,7 +147,7 @@ def check_objects(objects: ObjectsByFrame, frames: int, kind: str) -> None:
     """Check that objects are on frames of the video, and that objects of masks and parts have numbers for names."""
     if not all(0 <= index < frames for index in objects):
         raise ValueError("objects.csv has frames that frames.csv lacks")
-    if kind in ("masks", "parts"):
+    if KINDS[kind].numbered:
         names = (name for of_frame in objects.values() for name in of_frame)
         invalid = next((name for name in names if not re.fullmatch(r"[0-9]{1,12}", name)), None)
         if invalid is not None:

@@ -5,7 +5,7 @@ the labels from frame to frame would erode their outlines a little every time.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,11 @@ from jaxtyping import Float32, UInt8
 from timecycle.errors import LabelError, VideoError
 from timecycle.evaluation.methods.method import NO_WEIGHTS_SHA256, Flow, Prediction, RgbImage
 from timecycle.extras import import_extra
-from timecycle.labels import Keypoints, Labels, Masks, Parts
+from timecycle.labels import Labels
+from timecycle.labels.space import Points
 from timecycle.propagation.frame_encoder import resize
 from timecycle.propagation.settings import PropagateConfig
-from timecycle.video import Video
+from timecycle.video import Frame, Video
 
 _MIN_SIDE_PX = 12  # OpenCV refuses some of the smaller sizes
 
@@ -36,9 +37,8 @@ class OpticalFlow:
     def propagate(
         self, video: Video, annotated_frame: int, annotation: Labels, config: PropagateConfig
     ) -> Iterator[Prediction]:
-        track = self._track(annotation, config)
-        for frame in video.frames(annotated_frame):
-            yield Prediction(frame.index, track.step(frame.image))
+        follow = self._move_points if annotation.size() is None else self._trace_pixels
+        return follow(video.frames(annotated_frame), annotation, config)
 
     def flow(self, a: RgbImage, b: RgbImage, config: PropagateConfig) -> Flow:
         height, width = a.shape[:2]
@@ -65,63 +65,44 @@ class OpticalFlow:
         )
         return np.asarray(sampled, dtype=np.float32)
 
-    def _track(self, annotation: Labels, config: PropagateConfig) -> "_PointTrack | _AreaTrack":
-        if isinstance(annotation, Keypoints):
-            return _PointTrack(self, annotation, config)
-        if isinstance(annotation, Masks | Parts):
-            return _AreaTrack(self, annotation, config)
-        raise LabelError(
-            f"optical flow propagates masks, parts and keypoints, not {annotation.kind}",
-            remedy="use an encoder for other kinds of labels",
-        )
+    def _move_points(self, frames: Iterator[Frame], points: Labels, config: PropagateConfig) -> Iterator[Prediction]:
+        """Move points forward from frame to frame."""
+        last: RgbImage | None = None
+        for frame in frames:
+            if last is not None:
+                points = points.moved(partial(self._move, self.flow(last, frame.image, config)))
+            last = frame.image
+            yield Prediction(frame.index, points)
+
+    def _move(self, flow: Flow, xy: Points) -> Points:
+        xy = xy.astype(np.float32)
+        return np.asarray(xy + self.sample(flow, xy[:, None])[:, 0])
+
+    def _trace_pixels(
+        self, frames: Iterator[Frame], annotation: Labels, config: PropagateConfig
+    ) -> Iterator[Prediction]:
+        """Trace every pixel back to its (x, y) on the annotated frame, and read its label there."""
+        last: RgbImage | None = None
+        for frame in frames:
+            height, width = frame.image.shape[:2]
+            pixels = _pixel_grid(height, width)
+            if last is None:
+                origin = pixels
+            else:
+                origin = self.sample(origin, pixels + self.flow(frame.image, last, config))
+            last = frame.image
+            x = np.clip(np.rint(origin[..., 0]), 0, width - 1).astype(np.intp)
+            y = np.clip(np.rint(origin[..., 1]), 0, height - 1).astype(np.intp)
+            labels = annotation.resampled(y, x)
+            if labels is None:
+                raise LabelError(
+                    f"optical flow propagates masks, parts and keypoints, not {annotation.kind}",
+                    remedy="use an encoder for other kinds of labels",
+                )
+            yield Prediction(frame.index, labels)
 
     def _grey(self, image: RgbImage) -> UInt8[np.ndarray, "height width"]:
         return np.asarray(self._cv2.cvtColor(image, self._cv2.COLOR_RGB2GRAY))
-
-
-@dataclass(eq=False)
-class _AreaTrack:
-    """Tracks every pixel of the last frame back to its (x, y) on the annotated frame."""
-
-    flow: OpticalFlow
-    annotation: Masks | Parts
-    config: PropagateConfig
-    last: RgbImage | None = None
-    origin: Flow | None = None
-
-    def step(self, image: RgbImage) -> Labels:
-        pixels = _pixel_grid(*image.shape[:2])
-        if self.last is None or self.origin is None:
-            self.last, self.origin = image, pixels
-            return self.annotation
-        backward = self.flow.flow(image, self.last, self.config)
-        self.origin = self.flow.sample(self.origin, pixels + backward)
-        self.last = image
-        height, width = image.shape[:2]
-        x = np.clip(np.rint(self.origin[..., 0]), 0, width - 1).astype(np.intp)
-        y = np.clip(np.rint(self.origin[..., 1]), 0, height - 1).astype(np.intp)
-        if isinstance(self.annotation, Masks):
-            return replace(self.annotation, ids=self.annotation.ids[y, x])
-        return replace(self.annotation, part=self.annotation.part[y, x], person=self.annotation.person[y, x])
-
-
-@dataclass(eq=False)
-class _PointTrack:
-    """Moves points forward from frame to frame."""
-
-    flow: OpticalFlow
-    points: Keypoints
-    config: PropagateConfig
-    last: RgbImage | None = None
-
-    def step(self, image: RgbImage) -> Labels:
-        if self.last is not None:
-            forward = self.flow.flow(self.last, image, self.config)
-            xy = self.points.xy.astype(np.float32)
-            moved = xy + self.flow.sample(forward, xy[:, None])[:, 0]
-            self.points = replace(self.points, xy=moved)
-        self.last = image
-        return self.points
 
 
 def _pixel_grid(height: int, width: int) -> Flow:

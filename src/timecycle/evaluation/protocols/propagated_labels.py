@@ -12,7 +12,7 @@ from timecycle.errors import LabelError
 from timecycle.evaluation.benchmark import Clip, OnFrame
 from timecycle.evaluation.methods.method import Method, Prediction
 from timecycle.evaluation.protocols.dataset import first_and_count
-from timecycle.labels import Keypoints, Parts
+from timecycle.labels import Keypoints
 from timecycle.labels.label_map import upsample
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.video import open_video
@@ -56,9 +56,9 @@ def read_keypoints(folder: Path, frames: Sequence[int], names: Sequence[str]) ->
 
 def _posteriors(prediction: Prediction) -> dict[int, float]:
     """Return the mean posterior inside every part instance: propagation has no detection score to rank them by."""
-    if not isinstance(prediction.labels, Parts) or prediction.label_map is None:
+    pairs = prediction.labels.instances()
+    if pairs is None or prediction.label_map is None:
         return {}
-    pairs = prediction.labels.pairs
     # Every pixel takes its strongest channel, so the highest posterior is that of its own instance.
     strongest = upsample(prediction.label_map.values, prediction.label_map.grid).amax(dim=0).clamp(0, 1).numpy()
     return {int(pair): float(strongest[pairs == pair].mean()) for pair in np.unique(pairs) if pair != 0}

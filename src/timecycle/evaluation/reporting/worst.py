@@ -1,7 +1,6 @@
 """Contact sheet of the sequences with the worst scores, with the predicted labels overlaid."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from timecycle.evaluation.benchmark import Clip
 from timecycle.evaluation.reporting.figure import RgbImage
 from timecycle.evaluation.reporting.report import Report
 from timecycle.evaluation.reporting.scores import choose_score, in_print, is_number, lower_is_better, score_name
-from timecycle.labels import Keypoints, Labels
+from timecycle.labels import Labels
 from timecycle.render import Captioned, contact_sheet, thumbnail
 from timecycle.video.image_file import IMAGE_FORMATS
 
@@ -68,11 +67,11 @@ def _tiles(clip: Clip, folder: Path, caption: str, *, width_px: int) -> list[Cap
 
 def _small_overlay(frame: RgbImage, labels: Labels, *, width_px: int) -> UInt8[np.ndarray, "h w 3"]:
     """Overlay labels on a thumbnail of the frame; points are drawn after scaling, or they would vanish."""
-    if not isinstance(labels, Keypoints):
+    if labels.size() is not None:
         return thumbnail(labels.overlay(frame), width_px=width_px)
     small = thumbnail(frame, width_px=width_px)
     scale = np.float32(small.shape[1] / frame.shape[1]), np.float32(small.shape[0] / frame.shape[0])
-    return replace(labels, xy=(labels.xy + np.float32(0.5)) * scale - np.float32(0.5)).overlay(small)
+    return labels.moved(lambda xy: (xy + np.float32(0.5)) * scale - np.float32(0.5)).overlay(small)
 
 
 def _shortened(name: str, *, max_px: float) -> str:

@@ -15,7 +15,7 @@ from PIL import Image
 from clips import small_world
 from timecycle.cli.main import main
 from timecycle.labels import Keypoints, Masks
-from timecycle.labels.palette import palette
+from timecycle.labels.drawing import palette
 from timecycle.review.check import check
 from timecycle.video import Size, VideoWriter, open_video
 
