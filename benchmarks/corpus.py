@@ -31,9 +31,7 @@ import numpy as np
 from PIL import Image
 
 from kills import TINY
-from logged_training import samples
 from record import write_record
-from s3_server import S3Server
 from timecycle.config import train_config
 from timecycle.data.augment.clips import ClipChoice, ClipConfig, choose_clip, read_clip
 from timecycle.data.corpus.footage import PackFootage
@@ -47,6 +45,12 @@ from timecycle.model.resnet import ResNet
 from timecycle.store import FolderStore, open_store
 from timecycle.training.checkpoint import save_checkpoint
 from timecycle.video import VideoWriter, open_video
+
+SHARED = Path(__file__).parents[1] / "tests" / "shared"
+sys.path.append(str(SHARED))
+
+from logged_training import samples  # noqa: E402
+from s3_server import S3Server  # noqa: E402
 
 _CONFIG = PackConfig(shard_mb=8)
 _ADDRESS = "s3://bucket/pack"
@@ -294,7 +298,7 @@ def measure_train(footage: Path, work: Path, server: S3Server) -> dict[str, Any]
 
     def start(name: str, *, world: int = 1, last: int = 0) -> subprocess.Popen[str]:
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"] if world > 1 else []
-        program = Path(__file__).with_name("logged_training.py")
+        program = SHARED / "logged_training.py"
         arguments = [_ADDRESS, here / name, here / "cache", here / f"{name}.txt", 100, last, 0.08, *_SETTINGS]
         environment = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
         return subprocess.Popen(

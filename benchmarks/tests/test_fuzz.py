@@ -3,12 +3,12 @@
 import sys
 
 import pytest
+from planted_defects import CRASHES, HANGS, LIES, RAISES, REFUSES, SOUND
 
 import fuzz
 import fuzz_runs
 from fuzz_child import chance_of, find_kind, make, prepare
 from fuzz_mutations import changed_csv, changed_json, changed_npy, changed_png, changed_safetensors, damaged
-from planted_defects import CRASHES, HANGS, LIES, RAISES, REFUSES, SOUND
 
 CHEAP = ("coordinates", "frames", "keypoints", "manifests", "masks", "names", "packs", "settings", "videos", "weights")
 PLANTED = "planted_defects:DEFECTS"

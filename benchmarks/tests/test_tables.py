@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from reports import davis_report
 
 import tables as script
 from published import published_rows
+from reports import davis_report
 from score_tables import davis_table, provenance, published_table
 from timecycle.errors import SettingsError
 from timecycle.evaluation.reporting.report import write_report

@@ -1,11 +1,11 @@
 """The runs of benchmarks/learn.py, and the tables and curves of their results."""
 
 import pytest
-from reports import davis_report
 
 import tables as script
 from figures import draw_learning_curves
 from learn import RUNS, curve
+from reports import davis_report
 from timecycle.config import preset_names
 
 EIGHT = tuple(0.3 + 0.05 * place for place in range(8))
