@@ -78,11 +78,11 @@ def test_epoch_over_shards_visits_every_sample_once_and_few_shards_at_a_time(cou
     same = {"seed": seed, "epoch": epoch, "counts": counts, "mixed_shards": mixed_shards}
     seen, opened = [], []
     for position in range(sum(counts)):
-        found = shard_sample_at(position=position, **same)
-        seen.append(found.sample)
-        shard = max(number for number in range(len(counts)) if firsts[number] <= found.sample)
+        drawn = shard_sample_at(position=position, **same)
+        seen.append(drawn.sample)
+        shard = max(number for number in range(len(counts)) if firsts[number] <= drawn.sample)
         assert shard in shards_at(position=position, **same)
-        assert position < found.stop <= sum(counts)
+        assert position < drawn.stop <= sum(counts)
         if shard not in opened:
             opened.append(shard)
         # A shard is finished before those of the group after the next are opened.
