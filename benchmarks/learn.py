@@ -1,4 +1,4 @@
-"""Train every run of docs/learning.md from raw video, and score it on DAVIS-2016.
+"""Train every run of docs/research/learning.md from raw video, and score it on DAVIS-2016.
 
     python benchmarks/learn.py DATA --work DIR [--only PREFIX ...] [--missing]
 
@@ -37,7 +37,7 @@ from training_step import PRESETS
 
 # Recipes are chosen on these sequences, so that the eight sequences of the results remain a test set.
 CHOOSING = ("breakdance", "dog", "kite-surf", "motocross-jump", "scooter-black")
-SHOWN = ("walks", "cycles")  # docs/learning.md shows their curves and worst sequences
+SHOWN = ("walks", "cycles")  # docs/research/learning.md shows their curves and worst sequences
 _POINTS = 60  # of a curve
 _PROGRESS_SECONDS = 60
 

@@ -712,6 +712,21 @@ def _fuzz(results: Results) -> str:
     return f"{markdown(heads, rows, right=tuple(range(1, len(heads))))}\n{about}{_origin(record)}\n"
 
 
+def _kills(results: Results) -> str:
+    commands, training = (_record(results, name) for name in ("command_kills", "kills"))
+    programs = {
+        ", ".join(f"`{name}`" for name in commands["measured"]["by_command"]): ("command_kills.py", commands),
+        "`train`": ("kills.py VIDEOS", training),
+    }
+    rows = [
+        [killed, str(record["measured"]["kills"]), str(record["measured"]["differences"]), f"`benchmarks/{program}`"]
+        for killed, (program, record) in programs.items()
+    ]
+    table = markdown(["what is killed", "SIGKILLs", "differing files", "program"], rows, right=(1, 2))
+    repeated = training["measured"]["most_steps_redone"]
+    return f"{table}\nTraining repeated at most {repeated} steps after a kill. {_origin(commands)}\n"
+
+
 def _capacity(results: Results) -> str:
     given = Assumptions()
     estimate = capacity({name: _record(results, name) for name in NEEDED}, given)
@@ -801,6 +816,7 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "speed_peers": _speed_peers,
     "published_ablations": partial(_published, protocol="davis2017", group="ablation"),
     "fuzz": _fuzz,
+    "kills": _kills,
 }
 
 

@@ -25,7 +25,7 @@ from timecycle.training.validation import cycle_accuracy, moving_cells, warp_acc
 _SEED = 20_190_318  # the same clips and warps for every run, whatever its own seed
 _BATCH = 16  # images
 _GAIN = 0.01  # of an accuracy: less is noise
-_FEWEST_CLIPS = 2000  # with fewer, scores hardly differ from those of random weights (docs/learning.md)
+_FEWEST_CLIPS = 2000  # with fewer, scores hardly differ from those of random weights (docs/research/learning.md)
 
 
 @dataclass(frozen=True)
