@@ -8,6 +8,7 @@ check: ## everything, in a fresh environment of its own; what CI runs
 
 test: ## the quick tests, in the current environment
 	python -m pytest -m "not slow"
+	python -m pytest -m "not slow" benchmarks/tests
 
 lint: ## style, types, layers and spelling, in the current environment
 	ruff check

@@ -130,17 +130,17 @@ def _sequences(benchmark: Benchmark, encoder: Encoder) -> dict[str, dict[str, di
                 track = inject(ground_truth)
                 result = _audit(video, track, cached)
                 rows[name][clip.name] = _row(result, fault, name) | {"overlap": round(_overlap(track, ground_truth), 4)}
-        print(clip.name, {name: rows[name][clip.name]["found"] for name in FAULTS}, flush=True)
+        print(clip.name, {name: rows[name][clip.name]["detected"] for name in FAULTS}, flush=True)
     return rows
 
 
 def _row(result: Audit, fault: str, name: str) -> dict[str, object]:
     reported = [finding.kind for finding in result.findings]
-    is_found = fault in reported
+    is_detected = fault in reported
     if fault == "shift":
         by = int(name.split()[2])
-        is_found = any(f"frame {by}" in finding.message for finding in result.findings if finding.kind == "shift")
-    return {"found": is_found if fault else bool(reported), "said": sorted(set(reported))}
+        is_detected = any(f"frame {by}" in finding.message for finding in result.findings if finding.kind == "shift")
+    return {"detected": is_detected if fault else bool(reported), "reported": sorted(set(reported))}
 
 
 def _audit(video: Video, track: Track, encoder: Encoder) -> Audit:
@@ -160,10 +160,14 @@ def _swaps(encoder: Encoder) -> dict[str, dict[str, object]]:
         clean = {t: Masks(world.mask(t)) for t in range(len(world))}
         cached = CachedEncoder(encoder)
         video = open_video(world.video())
-        swapped, false = (
+        swapped, unswapped = (
             {finding.kind for finding in _audit(video, track, cached).findings} for track in (_swapped(clean), clean)
         )
-        rows[f"world {seed}"] = {"found": "swap" in swapped, "false": "swap" in false, "said": sorted(swapped)}
+        rows[f"world {seed}"] = {
+            "detected": "swap" in swapped,
+            "false_alarm": "swap" in unswapped,
+            "reported": sorted(swapped),
+        }
     return rows
 
 
@@ -182,13 +186,16 @@ def summary(rows: Mapping[str, Mapping[str, Mapping[str, object]]]) -> dict[str,
     """Count the faults found; for a shift of one frame also among sequences whose labels it changes."""
     scores: dict[str, dict[str, object]] = {}
     for name, sequences in rows.items():
-        scores[name] = {"found": sum(bool(row["found"]) for row in sequences.values()), "of": len(sequences)}
+        scores[name] = {"detected": sum(bool(row["detected"]) for row in sequences.values()), "total": len(sequences)}
         if name == "swap":
-            scores[name]["false_alarms"] = sum(bool(row["false"]) for row in sequences.values())
+            scores[name]["false_alarms"] = sum(bool(row["false_alarm"]) for row in sequences.values())
         if name == "shift of 1 frame":
             changed = [row for row in sequences.values() if 1 - float(str(row["overlap"])) >= _MIN_J_CHANGE]
-            scores[name] |= {"found_telling": sum(bool(row["found"]) for row in changed), "of_telling": len(changed)}
-    scores["clean"] = {"false_alarms": scores["clean"]["found"], "of": scores["clean"]["of"]}
+            scores[name] |= {
+                "detected_of_changed": sum(bool(row["detected"]) for row in changed),
+                "changed": len(changed),
+            }
+    scores["clean"] = {"false_alarms": scores["clean"]["detected"], "total": scores["clean"]["total"]}
     return scores
 
 

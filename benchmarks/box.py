@@ -36,7 +36,7 @@ def measure(data: Path) -> dict[str, dict[str, float]]:
         refined = object_in_box(image, box)
         seconds = time.process_time() - began
         scores[clip.name] = {
-            "as is": round(float(jaccard(whole_box(image.shape[0], image.shape[1], box), ground_truth)), 4),
+            "unrefined": round(float(jaccard(whole_box(image.shape[0], image.shape[1], box), ground_truth)), 4),
             "refined": round(float(jaccard(refined, ground_truth)), 4),
             "cpu_seconds": round(seconds, 2),
         }
@@ -52,16 +52,16 @@ def main() -> None:
     began = time.monotonic()
     scores = measure(data)
     means = {
-        name: round(fmean(one[name] for one in scores.values()), 4) for name in ("as is", "refined", "cpu_seconds")
+        name: round(fmean(one[name] for one in scores.values()), 4) for name in ("unrefined", "refined", "cpu_seconds")
     }
     print(means)
     write_record(
         "box",
         settings={
-            "around": settings._AROUND,
-            "middle": settings._MIDDLE,
-            "rounds": settings._ITERATIONS,
-            "pixels": settings._MAX_PIXELS,
+            "margin": settings._AROUND,
+            "core": settings._MIDDLE,
+            "iterations": settings._ITERATIONS,
+            "max_pixels": settings._MAX_PIXELS,
         },
         measured={"mean": means, "sequences": scores},
         seconds=time.monotonic() - began,

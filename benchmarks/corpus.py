@@ -31,9 +31,7 @@ import numpy as np
 from PIL import Image
 
 from kills import TINY
-from logged_training import samples
 from record import write_record
-from s3_server import S3Server
 from timecycle.config import train_config
 from timecycle.data.augment.clips import ClipChoice, ClipConfig, choose_clip, read_clip
 from timecycle.data.corpus.footage import PackFootage
@@ -46,6 +44,12 @@ from timecycle.model.resnet import ResNet
 from timecycle.store import FolderStore, open_store
 from timecycle.training.record import save_checkpoint
 from timecycle.video import VideoWriter, open_video
+
+SHARED = Path(__file__).parents[1] / "tests" / "shared"
+sys.path.append(str(SHARED))
+
+from logged_training import samples  # noqa: E402
+from s3_server import S3Server  # noqa: E402
 
 _CONFIG = PackConfig(shard_mb=8)
 _ADDRESS = "s3://bucket/pack"
@@ -293,7 +297,7 @@ def measure_train(footage: Path, work: Path, server: S3Server) -> dict[str, Any]
 
     def start(name: str, *, world: int = 1, last: int = 0) -> subprocess.Popen[str]:
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"] if world > 1 else []
-        program = Path(__file__).with_name("logged_training.py")
+        program = SHARED / "logged_training.py"
         arguments = [_ADDRESS, here / name, here / "cache", here / f"{name}.txt", 100, last, 0.08, *_SETTINGS]
         environment = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
         return subprocess.Popen(
@@ -305,7 +309,7 @@ def measure_train(footage: Path, work: Path, server: S3Server) -> dict[str, Any]
             start_new_session=True,
         )
 
-    _wait(start("whole"))
+    _wait(start("uninterrupted"))
     kills = sorted(random.Random(0).sample(range(2, _STEPS - 5), 10))
     for step in kills:
         process = start("killed")
@@ -313,25 +317,25 @@ def measure_train(footage: Path, work: Path, server: S3Server) -> dict[str, Any]
         _kill(process)
     _wait(start("killed"))
     for world, last in ((2, _STEPS // 3), (1, 2 * _STEPS // 3), (2, _STEPS)):
-        _wait(start("worlds", world=world, last=last))
+        _wait(start("world_sizes", world=world, last=last))
     shutil.rmtree(here / "cache")
-    process = start("alone")
+    process = start("outage")
     _read_until(process, 2)
     server.stop()
     timer = threading.Timer(20, server.start)
     timer.start()
     _wait(process)
     timer.join()
-    expected = samples(here / "whole.txt")
+    expected = samples(here / "uninterrupted.txt")
     count = 1 + max(position for _, position in expected)
     read = [divmod(number, count) for number in range(_STEPS * _BATCH)]  # (epoch, position)
     same = {
         name: [samples(here / f"{name}.txt").get(key) for key in read] == [expected[key] for key in read]
-        for name in ("killed", "worlds", "alone")
+        for name in ("killed", "world_sizes", "outage")
     }
     weights = {
         name: hashlib.sha256((here / name / "weights.safetensors").read_bytes()).hexdigest()
-        for name in ("whole", "killed", "alone")
+        for name in ("uninterrupted", "killed", "outage")
     }
     return {
         "steps": _STEPS,
@@ -339,8 +343,8 @@ def measure_train(footage: Path, work: Path, server: S3Server) -> dict[str, Any]
         "same_sequence": same,
         "clips": len(read),
         "different_clips_in_an_epoch": len({expected[key] for key in read if key[0] == 0}),
-        "same_weights": {name: digest == weights["whole"] for name, digest in weights.items()},
-        "server_away_seconds": 20,
+        "same_weights": {name: digest == weights["uninterrupted"] for name, digest in weights.items()},
+        "server_down_seconds": 20,
         "save": _save_cost(here),
     }
 
@@ -396,9 +400,7 @@ def measure_bulk(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
         "done": len(names),
         "dead_letters": len((here / "killed" / "dead.jsonl").read_text().splitlines()),
         "workers_killed": len(killed),
-        "done_again_after_the_driver_was_killed": sum(
-            path.stat().st_mtime_ns != changed for path, changed in before.items()
-        ),
+        "repeated_after_driver_kill": sum(path.stat().st_mtime_ns != changed for path, changed in before.items()),
         "outputs_equal_to_one_process": all(_same(here / "plain" / name, here / "killed" / name) for name in names),
         "outputs_equal_to_propagate": all(
             _same(here / "propagate" / name, here / "killed" / name) for name in compared

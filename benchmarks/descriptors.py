@@ -23,9 +23,9 @@ from timecycle.files import make_folder
 
 @dataclass(frozen=True)
 class Descriptor:
-    """Changes of the encoder and of the preset `fast`. `words` names it in tables."""
+    """Changes of the encoder and of the preset `fast`. `description` names it in tables."""
 
-    words: str
+    description: str
     encoder: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
 
@@ -77,7 +77,11 @@ def main() -> int:
         report = evaluate(benchmark, load_method(str(path)), config, folder)
         write_record(
             f"descriptor_{name}",
-            settings={"words": descriptor.words, "encoder": descriptor.encoder, "changed": descriptor.settings},
+            settings={
+                "description": descriptor.description,
+                "encoder": descriptor.encoder,
+                "overrides": descriptor.settings,
+            },
             measured={"scores": dict(report.scores), "weights_sha256": report.weights_sha256},
             seconds=report.seconds,
         )

@@ -56,7 +56,7 @@ _GROWTH_PANELS = (
 class Stage:
     """A training stage: hours since the start of training, and scores on eight sequences at 240p."""
 
-    words: str
+    description: str
     steps: int
     hours: float
     scores: Mapping[str, float]

@@ -26,11 +26,11 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from fuzz_child import ACCEPTED, FOREIGN, REFUSED, WRONG, chance_of, find_kind, make, prepare, serve
+from fuzz_child import ACCEPTED, OTHER_EXCEPTION, REFUSED, WRONG, chance_of, find_kind, make, prepare, serve
 from record import write_record
 
 CRASH, HANG = "crash", "hang"
-FINDINGS = (CRASH, HANG, FOREIGN, WRONG)
+FINDINGS = (CRASH, HANG, OTHER_EXCEPTION, WRONG)
 
 _PREPARING_SECONDS = 300.0
 _CHUNK = 20  # inputs that a process takes at once
@@ -56,7 +56,7 @@ def main() -> None:
     )
     parser.add_argument("--count", type=int, default=2000, help="inputs of all kinds together (2000)", metavar="N")
     parser.add_argument("--seed", type=int, default=0, metavar="S")
-    parser.add_argument("--work", type=Path, help="a folder to keep inputs in that were found", metavar="DIR")
+    parser.add_argument("--work", type=Path, help="a folder to keep failing inputs in", metavar="DIR")
     parser.add_argument("--workers", type=int, default=1, help="processes (1)", metavar="N")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin nothing new after these", metavar="M")
     parser.add_argument("--replay", help="read one input here, with its traceback", metavar="KIND:NUMBER")
@@ -75,11 +75,11 @@ def main() -> None:
             numbers, seed=chosen.seed, work=work, workers=chosen.workers, minutes=chosen.minutes, show=_show
         )
     measured = summary(outcomes)
-    print(json.dumps({name: value for name, value in measured.items() if name != "found"}, indent=2))
+    print(json.dumps({name: value for name, value in measured.items() if name != "listed"}, indent=2))
     if not chosen.dry:
-        about = {"seed": chosen.seed, "asked": chosen.count}
+        about = {"seed": chosen.seed, "requested": chosen.count}
         print(write_record("fuzz", settings=about, measured=measured, seconds=time.monotonic() - began))
-    sys.exit(1 if measured["found"] else 0)
+    sys.exit(1 if measured["listed"] else 0)
 
 
 def _all_kinds() -> Sequence[str]:
@@ -103,7 +103,7 @@ def fuzz(
     minutes: float = math.inf,
     show: Callable[[Outcome, int], None] | None = None,
 ) -> list[Outcome]:
-    """Read so many inputs of every kind, fewer where time runs out; inputs that are found are kept in WORK/found."""
+    """Read so many inputs of every kind, fewer where time runs out; failing inputs are kept in WORK/found."""
     end = time.monotonic() + 60 * minutes
     chunks: SimpleQueue[tuple[str, range]] = SimpleQueue()
     for chunk in _chunks(numbers):
@@ -233,12 +233,12 @@ def replay(word: str, number: int, *, seed: int, work: Path) -> Outcome:
 
 def summary(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """The figures of the record."""
-    found = [one for one in outcomes if one.sort in FINDINGS]
+    findings = [one for one in outcomes if one.sort in FINDINGS]
     return {
         "inputs": len(outcomes),
-        "findings": len(found),
+        "findings": len(findings),
         "by_kind": {word: _figures([one for one in outcomes if one.kind == word]) for word in _words(outcomes)},
-        "found": [asdict(one) for one in found[:_MOST_LISTED]],
+        "listed": [asdict(one) for one in findings[:_MOST_LISTED]],
     }
 
 
@@ -257,7 +257,7 @@ def _show(outcome: Outcome, count: int) -> None:
     if count % _TOLD_EVERY == 0:
         print(f"{count} inputs", flush=True)
     if outcome.sort in FINDINGS:
-        print(f"{outcome.sort:8} {outcome.kind}:{outcome.number}  {outcome.words}", flush=True)
+        print(f"{outcome.sort:15} {outcome.kind}:{outcome.number}  {outcome.words}", flush=True)
 
 
 if __name__ == "__main__":

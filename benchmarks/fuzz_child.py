@@ -17,16 +17,16 @@ from timecycle.errors import TimecycleError
 _ROOM_BYTES = 3 << 30  # of address space for one input, beyond what the process has before it
 _FILE_BYTES = 256 << 20
 
-ACCEPTED, REFUSED, FOREIGN, WRONG = "accepted", "refused", "foreign", "wrong"
+ACCEPTED, REFUSED, OTHER_EXCEPTION, WRONG = "accepted", "refused", "other_exception", "wrong"
 
 
 def find_kind(word: str) -> Kind:
     """The kind of a name in fuzz_targets.KINDS, or MODULE:NAME."""
     module, _, name = word.rpartition(":")
-    found = getattr(importlib.import_module(module), name) if module else _known()[word]
-    if not isinstance(found, Kind):
+    kind = getattr(importlib.import_module(module), name) if module else _known()[word]
+    if not isinstance(kind, Kind):
         raise TypeError(f"{word} is no kind of input")
-    return found
+    return kind
 
 
 def _known() -> dict[str, Kind]:
@@ -87,8 +87,8 @@ def judge(kind: Kind, case: Any) -> tuple[str, str]:
     except WrongError as error:
         return WRONG, str(error)
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        return FOREIGN, f"{type(error).__name__}: {str(error)[:200]} ({Path(place.filename).name}:{place.lineno})"
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        return OTHER_EXCEPTION, f"{type(error).__name__}: {str(error)[:200]} ({Path(last.filename).name}:{last.lineno})"
 
 
 def _limit(kind: Kind) -> None:

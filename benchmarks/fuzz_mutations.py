@@ -110,10 +110,10 @@ def _block(chance: Random, content: bytes) -> tuple[int, int]:
 
 def resized_box(chance: Random, content: bytes, names: Sequence[bytes]) -> bytes:
     """An MP4 or AVI with another size before one of its boxes, or another name for it."""
-    places = [at for name in names for at in _places(content, name) if at >= 4]
-    if not places:
+    offsets = [at for name in names for at in _offsets(content, name) if at >= 4]
+    if not offsets:
         return _sized(chance, content)
-    at = chance.choice(places)
+    at = chance.choice(offsets)
     little = content.startswith(b"RIFF")
     start = at + 4 if little else at - 4  # an AVI's sizes come after their names
     size = int.from_bytes(content[start : start + 4], "little" if little else "big")
@@ -125,23 +125,23 @@ def resized_box(chance: Random, content: bytes, names: Sequence[bytes]) -> bytes
 
 def resized_element(chance: Random, content: bytes, ids: Sequence[bytes]) -> bytes:
     """A Matroska file with another size for one of its elements."""
-    places = [at + len(name) for name in ids for at in _places(content, name)]
-    places = [at for at in places if at < len(content)]
-    if not places:
+    offsets = [at + len(name) for name in ids for at in _offsets(content, name)]
+    offsets = [at for at in offsets if at < len(content)]
+    if not offsets:
         return _sized(chance, content)
-    at = chance.choice(places)
+    at = chance.choice(offsets)
     length = 8 - content[at].bit_length() + 1 if content[at] else 8
     size = chance.choice((0, 1, 3, 127, 1 << 20, (1 << 7 * length) - 1)) % (1 << 7 * length)
     return content[:at] + ((1 << 7 * length) | size).to_bytes(length, "big") + content[at + length :]
 
 
-def _places(content: bytes, name: bytes) -> list[int]:
-    places: list[int] = []
+def _offsets(content: bytes, name: bytes) -> list[int]:
+    offsets: list[int] = []
     at = content.find(name)
-    while at >= 0 and len(places) < 64:
-        places.append(at)
+    while at >= 0 and len(offsets) < 64:
+        offsets.append(at)
         at = content.find(name, at + 1)
-    return places
+    return offsets
 
 
 # JSON
@@ -490,7 +490,7 @@ def changed_zip(chance: Random, content: bytes) -> bytes:
         members = [(entry.filename, archive.read(entry)) for entry in archive.infolist()]
     at, act = chance.randrange(len(members)), chance.random()
     # Most members are tensors; the pickle that names them is one.
-    told = next((place for place, (name, _) in enumerate(members) if name.endswith(".pkl")), at)
+    told = next((index for index, (name, _) in enumerate(members) if name.endswith(".pkl")), at)
     how = zipfile.ZIP_STORED
     if act < 0.5:
         name, member = members[told]

@@ -32,7 +32,7 @@ from timecycle.training.record import read_journal
 from timecycle.training.step import State
 from timecycle.training.trainer import train
 
-# Settings of a run that takes seconds; tests use them too.
+# Settings of a run that takes seconds.
 TINY = (
     *("batch=2", "view_px=64", "patches.patch_px=24"),
     *("held_out=0.3", "held_out_clips=2", "optimizer.warmup_steps=2"),

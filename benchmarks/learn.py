@@ -1,4 +1,4 @@
-"""Train every run of docs/learning.md from raw video, and score it on DAVIS-2016.
+"""Train every run of docs/research/learning.md from raw video, and score it on DAVIS-2016.
 
     python benchmarks/learn.py DATA --work DIR [--only PREFIX ...] [--missing]
 
@@ -37,7 +37,7 @@ from training_step import PRESETS
 
 # Recipes are chosen on these sequences, so that the eight sequences of the results remain a test set.
 CHOOSING = ("breakdance", "dog", "kite-surf", "motocross-jump", "scooter-black")
-SHOWN = ("walks", "cycles")  # docs/learning.md shows their curves and worst sequences
+SHOWN = ("walks", "cycles")  # docs/research/learning.md shows their curves and worst sequences
 _POINTS = 60  # of a curve
 _PROGRESS_SECONDS = 60
 
@@ -46,10 +46,10 @@ Group = Literal["learned", "lever", "ablation", "stage"]
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One training run. `words` names it in tables."""
+    """One training run. `description` names it in tables."""
 
     name: str
-    words: str
+    description: str
     preset: str
     steps: int
     settings: tuple[str, ...] = ()
@@ -114,14 +114,18 @@ _LEVERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
 
 def _runs() -> Iterator[Run]:
     for objective, steps in _HALF_AN_HOUR.items():
-        yield Run(name=objective, words=f"{objective}, 30 minutes", preset=PRESETS[objective], steps=steps)
+        yield Run(name=objective, description=f"{objective}, 30 minutes", preset=PRESETS[objective], steps=steps)
     cycles = partial(Run, preset="small-cycles", group="ablation")
     yield cycles(
-        name="ablation_base", words="cycles, 15 minutes", steps=_QUARTER[4], settings=_COMPARED, paper="41.9, 39.4"
+        name="ablation_base",
+        description="cycles, 15 minutes",
+        steps=_QUARTER[4],
+        settings=_COMPARED,
+        paper="41.9, 39.4",
     )
     yield cycles(
         name="ablation_no_skip",
-        words="without skip cycles",
+        description="without skip cycles",
         steps=_QUARTER[4],
         settings=(*_COMPARED, "cycles.skip=0"),
         paper="39.5, 37.9",
@@ -129,15 +133,15 @@ def _runs() -> Iterator[Run]:
     for frames in (2, 3):
         yield cycles(
             name=f"ablation_lengths_{frames - 1}",
-            words="cycles of length 1 only" if frames == 2 else f"cycles of lengths 1 to {frames - 1}",
+            description="cycles of length 1 only" if frames == 2 else f"cycles of lengths 1 to {frames - 1}",
             steps=_QUARTER[frames],
             settings=(*_COMPARED, f"clips.frames={frames}"),
         )
     for folder, words in (("ucf101", "only UCF-101"), ("davis2017_train", "only DAVIS-2017 train")):
-        yield cycles(name=f"ablation_{folder}", words=words, steps=_QUARTER[4], settings=_COMPARED, videos=folder)
+        yield cycles(name=f"ablation_{folder}", description=words, steps=_QUARTER[4], settings=_COMPARED, videos=folder)
     yield cycles(
         name="ablation_finetuned",
-        words="cycles, 15 minutes, then 15 on DAVIS-2017 train",
+        description="cycles, 15 minutes, then 15 on DAVIS-2017 train",
         steps=_QUARTER[4],
         settings=_COMPARED,
         videos="davis2017_train",
@@ -146,7 +150,7 @@ def _runs() -> Iterator[Run]:
     )
     yield Run(
         name="paper",
-        words="20 steps of the paper's preset, ResNet-50",
+        description="20 steps of the paper's preset, ResNet-50",
         preset="paper",
         steps=20,
         settings=(*_COMPARED, "accumulate=16"),  # a batch of 32 clips needs more memory than a laptop has
@@ -155,7 +159,7 @@ def _runs() -> Iterator[Run]:
     for steps in _EARLY:
         yield Run(
             name=f"early_{steps}",
-            words=f"{steps} steps",
+            description=f"{steps} steps",
             preset="bundled",
             steps=steps,
             settings=("seed=1", *SHORT),
@@ -164,7 +168,7 @@ def _runs() -> Iterator[Run]:
     for stage in range(1, _STAGES + 1):
         yield Run(
             name=f"stage_{stage}",
-            words=f"stage {stage}",
+            description=f"stage {stage}",
             preset="bundled",
             steps=_STAGE_STEPS,
             settings=(f"seed={stage}",),  # different clips and views
@@ -175,7 +179,7 @@ def _runs() -> Iterator[Run]:
         for name, (words, settings) in levers.items():
             yield Run(
                 name=f"lever_{objective}_{name}",
-                words=f"{objective}: {words}",
+                description=f"{objective}: {words}",
                 preset=PRESETS[objective],
                 steps=_LEVER[objective],
                 settings=(*SHORT, *settings),
@@ -235,9 +239,9 @@ def train_run(run: Run, data: Path, work: Path) -> Path:
     write_record(
         f"training_{run.name}",
         settings={
-            "words": run.words,
+            "description": run.description,
             "preset": run.preset,
-            "changed": list(run.settings),
+            "overrides": list(run.settings),
             "steps": run.steps,
             "videos": run.videos,
             "from": run.start,

@@ -50,9 +50,9 @@ _CONTROLS = ("identity", "random-resnet18", "rgb", "efficientnet-lite0-s8", "vgg
 
 @dataclass(frozen=True)
 class Recipe:
-    """Changes of the preset `small`. `words` names it in tables."""
+    """Changes of the preset `small`. `description` names it in tables."""
 
-    words: str
+    description: str
     settings: tuple[str, ...] = ()
 
 
@@ -132,8 +132,8 @@ def score_recipe(name: str, footage: Path, videos: Path, work: Path, minutes: fl
     weights = train_recipe(name, videos, work, minutes)
     trained = json.loads((weights.parent / "train.json").read_text(encoding="utf-8"))
     settings = {
-        "words": RECIPES[name].words,
-        "changed": list(RECIPES[name].settings),
+        "description": RECIPES[name].description,
+        "overrides": list(RECIPES[name].settings),
         "minutes": minutes,
         "steps": trained["config"]["steps"],
         "config": trained["config"],

@@ -292,7 +292,7 @@ def _learned(results: Results, *, group: Group, controls: Sequence[str] = ()) ->
     runs = {f"learned_{run.name}": run for run in RUNS if run.group == group}
     by_name = {result.name: result.report for result in results.reports}
     learned = {
-        run.words: (run, dataclasses.replace(by_name[name], encoder=run.words))
+        run.description: (run, dataclasses.replace(by_name[name], encoder=run.description))
         for name, run in runs.items()
         if name in by_name
     }
@@ -414,7 +414,7 @@ def _speed_peers(results: Results) -> str:
         for row in record["measured"]["peers"]
     ]
     table = markdown(["program", "settings", "its time / ours", "agreement"], rows, right=(2,))
-    return f"{table}\n{record['measured']['how']} {_origin(record)}\n"
+    return f"{table}\n{record['measured']['method']} {_origin(record)}\n"
 
 
 def _recipes(results: Results) -> str:
@@ -429,7 +429,7 @@ def _recipes(results: Results) -> str:
         settings, scores = record["settings"], record["measured"]["scores"]
         coloured = record["measured"].get("scores_with_colour")
         return [
-            RECIPES[name].words if name in RECIPES else name,
+            RECIPES[name].description if name in RECIPES else name,
             f"{settings['steps']:,}" if settings else "-",
             *(f"{100 * scores[score]:.1f}" for score in ("J", "F")),
             *(f"{100 * coloured[score]:.1f}" if coloured else "-" for score in ("J", "F")),
@@ -456,7 +456,7 @@ def _descriptors(results: Results) -> str:
         raise NoResultsError("no result file begins with descriptor_", remedy="python benchmarks/descriptors.py")
     scores = {name: record["measured"]["scores"] for name, record in records.items()}
     rows = [
-        [DESCRIPTORS[name].words, *(f"{100 * values[score]:.1f}" for score in ("JF", "J", "F"))]
+        [DESCRIPTORS[name].description, *(f"{100 * values[score]:.1f}" for score in ("JF", "J", "F"))]
         for name, values in scores.items()
     ]
     return f"{markdown(['descriptor', 'J&F', 'J', 'F'], rows, right=(1, 2, 3))}\n{_origin(records['plain'])}\n"
@@ -470,7 +470,7 @@ def read_stages(results: Results) -> list[Stage]:
         record, scores = results.records.get(f"training_{run.name}"), scored.get(f"learned_{run.name}")
         if record is not None and scores is not None:
             hours = record["seconds"] / 3600 + (stages[run.start].hours if run.start else 0)
-            stages[run.name] = Stage(run.words, run.steps, hours, scores)
+            stages[run.name] = Stage(run.description, run.steps, hours, scores)
     if not stages:
         raise NoResultsError("no stage is trained", remedy="python benchmarks/learn.py DATA --work DIR --only stage")
     return list(stages.values())
@@ -479,7 +479,7 @@ def read_stages(results: Results) -> list[Stage]:
 def _stages(results: Results) -> str:
     stages = read_stages(results)
     rows = [
-        [stage.words, f"{stage.hours:.2f}", f"{stage.steps:,}"]
+        [stage.description, f"{stage.hours:.2f}", f"{stage.steps:,}"]
         + [f"{100 * stage.scores[score]:.1f}" for score in ("JF", "J", "F")]
         for stage in stages
     ]
@@ -593,16 +593,16 @@ def _audit(results: Results) -> str:
     rows = [
         [
             name,
-            f"{counts['found']} of {counts['of']}"
-            if "found" in counts
-            else f"{counts['false_alarms']} of {counts['of']} (false alarms)",
+            f"{counts['detected']} of {counts['total']}"
+            if "detected" in counts
+            else f"{counts['false_alarms']} of {counts['total']} (false alarms)",
         ]
         for name, counts in scores.items()
     ]
     shift, table = scores["shift of 1 frame"], markdown(["fault", "detected"], rows, right=(1,))
     return (
         f"{table}\nShifts of one frame that change the mean overlap by 0.03 or more: "
-        f"{shift['found_telling']} of {shift['of_telling']} detected. {_origin(record)}\n"
+        f"{shift['detected_of_changed']} of {shift['changed']} detected. {_origin(record)}\n"
     )
 
 
@@ -678,7 +678,7 @@ def _corpus(results: Results) -> str:
         ["loading clips from S3 / plain decoding and resizing from disk", f"{load['throughput_over_bare']:.2f}"],
         [
             f"training with {len(trained['kills_at_steps'])} kills; with 2, 1, 2 processes; with the server down for "
-            f"{trained['server_away_seconds']} s: same clips in the same order",
+            f"{trained['server_down_seconds']} s: same clips in the same order",
             yes[all(trained["same_sequence"].values())],
         ],
         ["byte-identical weights after kills and after the outage", yes[all(trained["same_weights"].values())]],
@@ -688,7 +688,7 @@ def _corpus(results: Results) -> str:
         ],
         [
             "bulk: videos finished; repeated after the driver was killed",
-            f"{bulk['done']}; {bulk['done_again_after_the_driver_was_killed']}",
+            f"{bulk['done']}; {bulk['repeated_after_driver_kill']}",
         ],
         ["bulk: outputs equal those of one process and of `timecycle propagate`", yes[equal]],
         ["efficiency of two workers with one thread each", f"{bulk['efficiency_of_two_workers']:.2f}"],
@@ -702,7 +702,7 @@ def _corpus(results: Results) -> str:
 def _fuzz(results: Results) -> str:
     record = _record(results, "fuzz")
     kinds: dict[str, Any] = record["measured"]["by_kind"]
-    counts = ("inputs", "refused", "accepted", "crash", "hang", "foreign", "wrong")
+    counts = ("inputs", "refused", "accepted", "crash", "hang", "other_exception", "wrong")
     rows = [[name.replace("_", " "), *(f"{kind[count]:,}" for count in counts)] for name, kind in kinds.items()]
     rows.append(["total", *(f"{sum(kind[count] for kind in kinds.values()):,}" for count in counts)])
     remarks = {text: count for kind in kinds.values() for text, count in kind.get("remarks", {}).items() if ":" in text}
@@ -710,6 +710,21 @@ def _fuzz(results: Results) -> str:
     heads = ["input", "inputs", "refused", "read", "crashes", "hangs", "other exceptions", "wrong results"]
     about = f"Known deviations in damaged videos that were read: {listed}. " if listed else ""
     return f"{markdown(heads, rows, right=tuple(range(1, len(heads))))}\n{about}{_origin(record)}\n"
+
+
+def _kills(results: Results) -> str:
+    commands, training = (_record(results, name) for name in ("command_kills", "kills"))
+    programs = {
+        ", ".join(f"`{name}`" for name in commands["measured"]["by_command"]): ("command_kills.py", commands),
+        "`train`": ("kills.py VIDEOS", training),
+    }
+    rows = [
+        [killed, str(record["measured"]["kills"]), str(record["measured"]["differences"]), f"`benchmarks/{program}`"]
+        for killed, (program, record) in programs.items()
+    ]
+    table = markdown(["what is killed", "SIGKILLs", "differing files", "program"], rows, right=(1, 2))
+    repeated = training["measured"]["most_steps_redone"]
+    return f"{table}\nTraining repeated at most {repeated} steps after a kill. {_origin(commands)}\n"
 
 
 def _capacity(results: Results) -> str:
@@ -801,6 +816,7 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "speed_peers": _speed_peers,
     "published_ablations": partial(_published, protocol="davis2017", group="ablation"),
     "fuzz": _fuzz,
+    "kills": _kills,
 }
 
 

@@ -11,7 +11,7 @@ from trees import davis_tree
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     folder = tmp_path_factory.mktemp("davis")
-    davis_tree(folder, filmed=2)
+    davis_tree(folder, clips=2)
     return folder
 
 

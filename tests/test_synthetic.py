@@ -28,7 +28,7 @@ configs = st.builds(
     objects=st.integers(1, 7),
     seed=st.integers(0, 1000),
     camera_px_per_frame=st.sampled_from((0.0, 0.5, 3.0)),
-    still=st.booleans(),
+    static=st.booleans(),
 )
 
 
@@ -71,12 +71,12 @@ def test_seeds_give_different_worlds(world: World) -> None:
     assert (make_world(WorldConfig(seed=1)).frame(0) != world.frame(0)).mean() > 0.5
 
 
-def test_still_world_repeats_the_first_frame_of_the_moving_one(world: World) -> None:
-    still = make_world(WorldConfig(still=True))
+def test_static_world_repeats_the_first_frame_of_the_moving_one(world: World) -> None:
+    static = make_world(WorldConfig(static=True))
     for t in (0, 17, 39):
-        np.testing.assert_array_equal(still.frame(t), world.frame(0))
-    assert not still.flow(3, 30).displacement.any()
-    assert still.flow(3, 30).visible.all()
+        np.testing.assert_array_equal(static.frame(t), world.frame(0))
+    assert not static.flow(3, 30).displacement.any()
+    assert static.flow(3, 30).visible.all()
 
 
 def test_background_does_not_move_under_a_static_camera() -> None:

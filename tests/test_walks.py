@@ -32,7 +32,7 @@ def test_perfect_features_return_to_the_start_in_the_other_view():
     result = walk_losses(out, back, points, grid=GRID, config=CONFIG)
     for length in range(4):
         # A walk that leaves the frame cannot return, whatever the features.
-        assert result.diagnostics[f"home_{length}"] > (0.99 if length == 0 else 0.7)
+        assert result.diagnostics[f"return_rate_{length}"] > (0.99 if length == 0 else 0.7)
     assert result.losses["same_frame"] < 0.01
 
 
@@ -40,7 +40,7 @@ def test_every_walk_returns_in_a_static_clip():
     out, back, points = views(shift=(0, 0), moves=[(0, 0)] * 4)
     result = walk_losses(out, back, points, grid=GRID, config=CONFIG)
     assert result.total < 1e-3
-    assert result.diagnostics["home_3"] == 1
+    assert result.diagnostics["return_rate_3"] == 1
 
 
 def test_equal_features_give_uniform_walks():
@@ -55,7 +55,7 @@ def test_features_of_position_alone_do_not_return():
     position = F.normalize(torch.randn(1, 1, 128, 15, 15, generator=torch.Generator().manual_seed(1)), dim=2)
     position = position.expand(3, 4, -1, -1, -1)
     result = walk_losses(position, position, shifted(3, -2), grid=GRID, config=CONFIG)
-    assert result.diagnostics["home_1"] == 0
+    assert result.diagnostics["return_rate_1"] == 0
     assert result.losses["walk"] > math.log(225)
 
 

@@ -46,7 +46,7 @@ class WorldConfig:
     objects: int = 3
     seed: int = 0
     camera_px_per_frame: float = 0.5  # speed of the background; 0 is a static camera
-    still: bool = False  # repeat the first frame: nothing moves
+    static: bool = False  # repeat the first frame: nothing moves
 
     def __post_init__(self) -> None:
         _check_range("height_px", self.height_px, minimum=_MIN_SIDE_PX)
@@ -474,7 +474,7 @@ class World:
         return _points(left=0, top=0, width=self.config.width_px, height=self.config.height_px)
 
     def _pose(self, layer: _Layer, t: int) -> _Pose:
-        return layer.motion.pose(0.0 if self.config.still else t / max(1, len(self) - 1))
+        return layer.motion.pose(0.0 if self.config.static else t / max(1, len(self) - 1))
 
     def _render_surface(self, t: int) -> tuple[UInt16[np.ndarray, "h w"], Complex128[np.ndarray, "h w"]]:
         """Return the layer id and the surface point of each pixel, before mirroring."""

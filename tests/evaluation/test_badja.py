@@ -23,7 +23,7 @@ PLACE = {8: (500, 300), 9: (500, 700), 10: (600, 1200)}  # (y, x) in an image of
 def write_davis(davis, name="cows", *, size="480p", silhouette=20, images=None, suffix="jpg"):
     """Frames of a tenth of 1920 x 1080; silhouettes of 20 x 20, so that the threshold of PCK@0.2 is 4 px."""
     if images is None:
-        images = list(make_world(WorldConfig(height_px=108, width_px=192, frames=10, still=True)).frames())
+        images = list(make_world(WorldConfig(height_px=108, width_px=192, frames=10, static=True)).frames())
     for part in ("JPEGImages", "Annotations"):
         (davis / part / size / name).mkdir(parents=True)
     mask = np.zeros((108, 192), np.uint8)

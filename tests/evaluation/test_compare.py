@@ -2,8 +2,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from reports import davis_report
 
+from reports import davis_report
 from timecycle.errors import SettingsError
 from timecycle.evaluation.reporting.compare import compare, comparison_text
 

@@ -25,20 +25,20 @@ CLIPS = ["clip00", "clip01"]
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     folder = tmp_path_factory.mktemp("davis")
-    davis_tree(folder, filmed=2)
+    davis_tree(folder, clips=2)
     return folder
 
 
 def test_both_years_are_found_by_their_lists(tmp_path):
-    davis_tree(tmp_path / "a", year="2016", filmed=1)
-    davis_tree(tmp_path / "b", year="2017", filmed=1)
+    davis_tree(tmp_path / "a", year="2016", clips=1)
+    davis_tree(tmp_path / "b", year="2017", clips=1)
     both = [find_davis(tmp_path / folder, names=["clip00"]) for folder in "ab"]
     assert [benchmark.name for benchmark in both] == ["davis2016", "davis2017"]
     assert [sorted(np.unique(benchmark.clips[0].read_annotation().ids)) for benchmark in both] == [[0, 1], [0, 1, 2]]
 
 
 def test_either_year_of_the_joint_release_can_be_chosen(tmp_path):
-    davis_tree(tmp_path, year="2017", filmed=1)
+    davis_tree(tmp_path, year="2017", clips=1)
     names = "\n".join(f"clip{number:02d}" for number in range(20))
     (tmp_path / "ImageSets" / "2016").mkdir()
     (tmp_path / "ImageSets" / "2016" / "val.txt").write_text(names)
@@ -52,14 +52,14 @@ def test_the_ground_truth_scores_one_and_so_does_copying_in_a_static_video(root,
     scores = benchmark.score(root / "Annotations" / "480p")
     assert scores.overall["JF"] == scores.overall["J_recall"] == 1
     assert scores.overall["J_decay"] == 0
-    davis_tree(tmp_path / "still", filmed=1, still=True)
-    still = find_davis(tmp_path / "still", names=["clip00"])
-    assert evaluate(still, Identity(), CONFIG, tmp_path / "out").scores["JF"] == 1
+    davis_tree(tmp_path / "static", clips=1, static=True)
+    static = find_davis(tmp_path / "static", names=["clip00"])
+    assert evaluate(static, Identity(), CONFIG, tmp_path / "out").scores["JF"] == 1
 
 
 def test_objects_are_averaged_not_clips(tmp_path):
     """In two clips of 2017, with two objects and with one, each object weighs the same."""
-    davis_tree(tmp_path / "root", year="2017", filmed=2, frames=6)
+    davis_tree(tmp_path / "root", year="2017", clips=2, frames=6)
     for path in (tmp_path / "root" / "Annotations" / "480p" / "clip01").iterdir():
         ids = np.array(Image.open(path))
         Image.fromarray(np.where(ids == 1, ids, 0).astype(np.uint8)).save(path)
@@ -141,7 +141,7 @@ def test_masks_of_another_program_may_lack_frames_that_are_not_scored(root, tmp_
     (tmp_path / "masks" / "clip00" / "00004.png").unlink()
     report = evaluate_masks(benchmark, tmp_path / "masks", tmp_path / "out")
     assert report.scores["JF"] == 1
-    assert report.form == "predicted elsewhere; the checksum is of the masks"
+    assert report.description == "predicted elsewhere; the checksum is of the masks"
     (tmp_path / "masks" / "clip00" / "00002.png").unlink()
     (tmp_path / "masks" / "clip00" / "00003.png").unlink()
     with pytest.raises(LabelError, match=r"clip00 lacks 00002\.png and 1 more; .*the 5 annotations of clip00"):
@@ -151,7 +151,7 @@ def test_masks_of_another_program_may_lack_frames_that_are_not_scored(root, tmp_
 @pytest.fixture
 def many(tmp_path):
     """A clip of DAVIS-2017, and a folder for masks of it."""
-    davis_tree(tmp_path / "root", year="2017", filmed=1)
+    davis_tree(tmp_path / "root", year="2017", clips=1)
     (tmp_path / "masks" / "clip00").mkdir(parents=True)
     return find_davis(tmp_path / "root", names=["clip00"])
 

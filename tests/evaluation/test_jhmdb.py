@@ -37,7 +37,7 @@ def write_clip(root, name, joints, *, klass="catch", frames=None, subset=2):
     """Write a clip of a static world with joints (frames, 15, 2), counted from 0."""
     folder = root / "Rename_Images" / klass / name
     folder.mkdir(parents=True)
-    world = make_world(WorldConfig(height_px=64, width_px=96, frames=2, still=True))
+    world = make_world(WorldConfig(height_px=64, width_px=96, frames=2, static=True))
     for t in range(len(joints) if frames is None else frames):
         Image.fromarray(world.frame(0)).save(folder / f"{t + 1:05d}.png")
     positions = root / "joint_positions" / klass / name

@@ -4,8 +4,8 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
-from reports import davis_report
 
+from reports import davis_report
 from timecycle.errors import LabelError, SettingsError
 from timecycle.evaluation.benchmark import Clip
 from timecycle.evaluation.reporting import plots

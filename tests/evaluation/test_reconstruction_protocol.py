@@ -50,7 +50,7 @@ class Perfect(Identity):
 
 def test_a_static_clip_is_rebuilt_exactly(tmp_path):
     write_clip(
-        tmp_path / "root", "still", make_world(WorldConfig(height_px=64, width_px=96, frames=12, still=True)).frames()
+        tmp_path / "root", "static", make_world(WorldConfig(height_px=64, width_px=96, frames=12, static=True)).frames()
     )
     benchmark = find_reconstruction(tmp_path / "root")
     assert isinstance(benchmark, Benchmark)

@@ -42,9 +42,9 @@ def write_clip(root, classes, people=None, *, name="videos1", images=None):
         file.write(f"{name}\n")
 
 
-def write_world(root, *, still, frames=4):
+def write_world(root, *, static, frames=4):
     """Write a world whose objects are face, hair and clothes of one person each."""
-    world = make_world(WorldConfig(height_px=64, width_px=96, frames=frames, still=still))
+    world = make_world(WorldConfig(height_px=64, width_px=96, frames=frames, static=static))
     classes = np.array([0, HAIR, CLOTHES, FACE], np.uint8)
     ids = [world.mask(t).astype(np.uint8) for t in range(frames)]
     write_clip(root, [classes[mask] for mask in ids], ids, images=list(world.frames()))
@@ -52,7 +52,7 @@ def write_world(root, *, still, frames=4):
 
 @pytest.mark.parametrize("task", ["semantic", "parts"])
 def test_copying_scores_one_in_a_static_video(tmp_path, task):
-    write_world(tmp_path / "root", still=True)
+    write_world(tmp_path / "root", static=True)
     benchmark = find_vip(tmp_path / "root", task=task)
     assert isinstance(benchmark, Benchmark)
     assert benchmark.name == f"vip-{task}"
@@ -160,7 +160,7 @@ def test_parts_ranked_by_their_scores(faces, tmp_path):
 
 
 def test_an_encoder_propagates_classes_and_parts_and_ranks_parts(tmp_path):
-    write_world(tmp_path / "root", still=True)
+    write_world(tmp_path / "root", static=True)
     method = load_method("rgb")
     classes = evaluate(find_vip(tmp_path / "root", task="semantic"), method, CONFIG, tmp_path / "classes")
     parts = evaluate(find_vip(tmp_path / "root", task="parts"), method, CONFIG, tmp_path / "parts")

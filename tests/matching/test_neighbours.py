@@ -80,9 +80,9 @@ def test_equals_brute_force_with_ties(shape, kinds, k, weighting, seed):
     rng = np.random.default_rng(seed)
     query = whole_features(rng, *shape, 3)
     references = [Reference(whole_features(rng, *shape, 3), window, copies) for window, copies in kinds]
-    found = neighbours(query, references, k=k, temperature=0.7, weighting=weighting)
+    matches = neighbours(query, references, k=k, temperature=0.7, weighting=weighting)
     expected = brute_force(query, references, k=k, temperature=0.7, weighting=weighting)
-    for index, weight, wanted in zip(found.index, found.weight, expected, strict=True):
+    for index, weight, wanted in zip(matches.index, matches.weight, expected, strict=True):
         got = {int(i): float(w) for i, w in zip(index, weight, strict=True) if w > 0}
         assert got.keys() == wanted.keys()
         assert all(math.isclose(got[i], wanted[i], rel_tol=1e-4) for i in wanted)
@@ -97,9 +97,9 @@ def test_equals_brute_force_on_real_valued_features(weighting):
         Reference(cells[2], Window(3.2)),
         Reference(cells[3], Window(5, "square")),
     ]
-    found = neighbours(cells[0], references, k=5, temperature=0.07, weighting=weighting)
+    matches = neighbours(cells[0], references, k=5, temperature=0.07, weighting=weighting)
     expected = brute_force(cells[0], references, k=5, temperature=0.07, weighting=weighting)
-    for index, weight, wanted in zip(found.index, found.weight, expected, strict=True):
+    for index, weight, wanted in zip(matches.index, matches.weight, expected, strict=True):
         assert set(index.tolist()) == wanted.keys()
         assert torch.allclose(weight, torch.tensor([wanted[int(i)] for i in index]), atol=1e-5)
 
@@ -107,10 +107,10 @@ def test_equals_brute_force_on_real_valued_features(weighting):
 def test_ties_everywhere_select_the_nearest_cells():
     """In a uniform region every cell matches itself, first in the earlier reference."""
     flat = torch.ones(5, 7, 2)
-    found = neighbours(flat, [Reference(flat, None), Reference(flat, None)], k=2, temperature=1, weighting="joint")
+    matches = neighbours(flat, [Reference(flat, None), Reference(flat, None)], k=2, temperature=1, weighting="joint")
     here = torch.arange(35)
-    assert torch.equal(found.index, torch.stack([here, here + 35], dim=1))
-    assert torch.allclose(found.weight, torch.full_like(found.weight, 1 / 2))
+    assert torch.equal(matches.index, torch.stack([here, here + 35], dim=1))
+    assert torch.allclose(matches.weight, torch.full_like(matches.weight, 1 / 2))
 
 
 @settings(max_examples=40, deadline=None)
@@ -138,17 +138,17 @@ def test_neighbours_of_a_group_equal_those_of_its_references_alone(shape, kinds,
 def test_matches_lie_inside_the_window():
     generator = torch.Generator().manual_seed(0)
     query, key = torch.randn(9, 30, 4, generator=generator), torch.randn(9, 30, 4, generator=generator)
-    found = neighbours(query, [Reference(key, Window(4))], k=3, temperature=1, weighting="joint")
+    matches = neighbours(query, [Reference(key, Window(4))], k=3, temperature=1, weighting="joint")
     y, x = torch.arange(270) // 30, torch.arange(270) % 30
-    dy, dx = found.index // 30 - y[:, None], found.index % 30 - x[:, None]
+    dy, dx = matches.index // 30 - y[:, None], matches.index % 30 - x[:, None]
     assert (dy**2 + dx**2 <= 16).all()
 
 
 def test_missing_neighbours_of_a_small_window_have_no_weight():
     one = torch.ones(1, 1, 2)
-    found = neighbours(one, [Reference(one, Window(1))], k=5, temperature=1, weighting="joint")
-    assert found.weight.tolist() == [[1, 0, 0, 0, 0]]
-    assert found.index.tolist() == [[0, 0, 0, 0, 0]]
+    matches = neighbours(one, [Reference(one, Window(1))], k=5, temperature=1, weighting="joint")
+    assert matches.weight.tolist() == [[1, 0, 0, 0, 0]]
+    assert matches.index.tolist() == [[0, 0, 0, 0, 0]]
 
 
 def test_a_frame_matched_with_itself_keeps_one_hot_labels():
@@ -156,14 +156,14 @@ def test_a_frame_matched_with_itself_keeps_one_hot_labels():
     generator = torch.Generator().manual_seed(1)
     cells = torch.nn.functional.normalize(torch.randn(6, 5, 16, generator=generator), dim=-1)
     labels = torch.eye(30)
-    found = neighbours(cells, [Reference(cells, Window(2))], k=1, temperature=0.07, weighting="joint")
-    assert torch.equal(aggregate_labels(found, [labels]), labels)
+    matches = neighbours(cells, [Reference(cells, Window(2))], k=1, temperature=0.07, weighting="joint")
+    assert torch.equal(aggregate_labels(matches, [labels]), labels)
 
 
 def test_permuting_channels_permutes_aggregated_labels():
     generator = torch.Generator().manual_seed(2)
     query, key = torch.randn(6, 6, 8, generator=generator), torch.randn(6, 6, 8, generator=generator)
     labels = torch.rand(36, 4, generator=generator)
-    found = neighbours(query, [Reference(key, None)], k=5, temperature=0.5, weighting="joint")
+    matches = neighbours(query, [Reference(key, None)], k=5, temperature=0.5, weighting="joint")
     order = torch.tensor([2, 0, 3, 1])
-    assert torch.allclose(aggregate_labels(found, [labels])[:, order], aggregate_labels(found, [labels[:, order]]))
+    assert torch.allclose(aggregate_labels(matches, [labels])[:, order], aggregate_labels(matches, [labels[:, order]]))

@@ -20,9 +20,9 @@ def world():
 
 def test_flow_error_is_below_the_size_of_a_cell(world):
     encoder = OracleEncoder(world, stride_px=8)
-    found = match(encoder.encode(world.frame(0)), encoder.encode(world.frame(3)))
+    matched = match(encoder.encode(world.frame(0)), encoder.encode(world.frame(3)))
     ground_truth = world.flow(0, 3)
-    error = np.linalg.norm(found.flow - ground_truth.displacement, axis=-1)[ground_truth.visible]
+    error = np.linalg.norm(matched.flow - ground_truth.displacement, axis=-1)[ground_truth.visible]
     assert np.median(error) < 1.5
 
 
@@ -34,12 +34,12 @@ def test_an_image_matched_with_itself_does_not_move(world):
 
 
 def test_refinement_recovers_a_shift_of_a_third_of_a_cell():
-    """Descriptors that vary smoothly with place: the parabola's top is the true place."""
-    place = torch.arange(20, dtype=torch.float32)
+    """Descriptors that vary smoothly with position: the top of the parabola is the true position."""
+    positions = torch.arange(20, dtype=torch.float32)
     frequencies = torch.linspace(0.05, 0.5, 16)
 
     def waves(shift: float) -> torch.Tensor:
-        phase = (place[:, None] + shift) * frequencies
+        phase = (positions[:, None] + shift) * frequencies
         return torch.cat([phase.sin(), phase.cos()], dim=-1)
 
     def features(shift: float) -> FeatureMap:
@@ -86,8 +86,8 @@ def test_warping_by_zero_flow_changes_nothing(world):
 
 def test_a_window_keeps_matches_near(world):
     encoder = OracleEncoder(world, stride_px=4)
-    found = match(encoder.encode(world.frame(0)), encoder.encode(world.frame(8)), window=Window(2.0))
-    moved = np.linalg.norm(found.end - found.start, axis=-1)
+    matched = match(encoder.encode(world.frame(0)), encoder.encode(world.frame(8)), window=Window(2.0))
+    moved = np.linalg.norm(matched.end - matched.start, axis=-1)
     assert moved.max() <= 2 * 4 + 4  # the window, and half a cell of refinement on each axis
 
 

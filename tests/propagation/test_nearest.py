@@ -48,9 +48,9 @@ class Counted(list):
 
     looked = 0
 
-    def __getitem__(self, place):
-        self.looked += len(range(*place.indices(len(self)))) if isinstance(place, slice) else 1
-        return super().__getitem__(place)
+    def __getitem__(self, key):
+        self.looked += len(range(*key.indices(len(self)))) if isinstance(key, slice) else 1
+        return super().__getitem__(key)
 
 
 def test_few_of_many_annotated_frames_are_read():

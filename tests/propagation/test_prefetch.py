@@ -49,14 +49,14 @@ def test_features_of_a_real_size_do_not_depend_on_threads(encoder):
     image = make_world(WorldConfig(height_px=480, width_px=854, frames=1)).frame(0)
     before = torch.get_num_threads()
     try:
-        found = []
+        features = []
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            found.append(encoder.encode(image).cells)
+            features.append(encoder.encode(image).cells)
     finally:
         torch.set_num_threads(before)
-    assert torch.equal(found[0], found[1])
-    assert torch.equal(found[0], found[2])
+    assert torch.equal(features[0], features[1])
+    assert torch.equal(features[0], features[2])
 
 
 def test_a_users_encoder_needs_no_inference_mode(video):
@@ -69,8 +69,8 @@ def test_a_users_encoder_needs_no_inference_mode(video):
             self.layer = torch.nn.Linear(3, 4)
 
         def encode(self, image):
-            found = load_encoder("rgb").encode(image)
-            return FeatureMap(torch.nn.functional.normalize(self.layer(found.cells), dim=-1), found.grid)
+            features = load_encoder("rgb").encode(image)
+            return FeatureMap(torch.nn.functional.normalize(self.layer(features.cells), dim=-1), features.grid)
 
     assert not FrameEncoder(Mine(), PropagateConfig()).encode(video[0].image).cells.requires_grad
     masks = Masks.of_box(48, 64, (5, 5, 30, 30))

@@ -59,11 +59,11 @@ def test_masks_follow_the_ground_truth_through_occlusion_and_a_late_object():
     for frame in propagated(world, labels, encoder, config):
         ground_truth = world.mask(frame.index)
         for i in world.ids:
-            found = frame.labels.ids == i
+            predicted = frame.labels.ids == i
             if share[frame.index, i - 1] > 0.3:
-                scores.append(iou(found, ground_truth == i))
+                scores.append(iou(predicted, ground_truth == i))
             if area[frame.index, i - 1] == 0:
-                assert not found.any(), f"object {i} is not there on frame {frame.index}"
+                assert not predicted.any(), f"object {i} is not there on frame {frame.index}"
     assert (share[:, 0] == 0).any(), "the first object is hidden for a while"
     assert np.mean(scores) >= 0.95
     assert np.min(scores) >= 0.85
@@ -118,7 +118,7 @@ def test_every_kind_is_propagated_without_nan(world, encoder):
             *_, frame = propagate(open_video(world.video()[:9]), {0: given}, encoder=encoder, config=config)
             last = frame.labels
             assert type(last) is type(given)
-            if isinstance(last, Keypoints):  # a point that is nowhere has no place
+            if isinstance(last, Keypoints):  # a point that is nowhere has no position
                 assert np.array_equal(np.isfinite(last.xy).all(axis=1), last.visible)
                 continue
             arrays = [getattr(last, field.name) for field in dataclasses.fields(last)]
@@ -182,11 +182,11 @@ def test_a_correction_wins_over_earlier_propagated_labels(world, encoder, exhaus
     config = dataclasses.replace(CONFIG, direction="forward", anchor_frames=1)
     state = Propagator(encoder, config)
     for t in range(14):
-        found = state.step(world.frame(t), {0: Masks(slid), 9: right}.get(t)).ids
+        predicted = state.step(world.frame(t), {0: Masks(slid), 9: right}.get(t)).ids
         if t == 8:
-            assert iou(found == 1, world.mask(8) == 2) > 0.7
+            assert iou(predicted == 1, world.mask(8) == 2) > 0.7
         if t > 9:
-            assert ((found == 1) & (world.mask(t) == 2)).sum() < 0.1 * (world.mask(t) == 2).sum()
+            assert ((predicted == 1) & (world.mask(t) == 2)).sum() < 0.1 * (world.mask(t) == 2).sum()
 
 
 def test_an_object_propagated_onto_an_annotated_frame_can_be_corrected(world, encoder):
@@ -321,8 +321,8 @@ def test_a_propagator_accepts_new_objects_at_any_step(world, encoder):
     for t in range(1, 5):
         assert set(np.unique(state.step(world.frame(t)).ids)) <= {0, 1}
     state.step(world.frame(5), only(world, 5, 2))
-    found = state.step(world.frame(6)).ids
-    assert iou(found == 2, world.mask(6) == 2) > 0.85
+    predicted = state.step(world.frame(6)).ids
+    assert iou(predicted == 2, world.mask(6) == 2) > 0.85
 
 
 def test_memory_holds_only_reference_frames(world, encoder):

@@ -45,8 +45,8 @@ def test_correct_labels_give_no_findings(world, video, encoder, ground_truth):
 @pytest.mark.parametrize("by", [-5, -1, 1, 2, 5])
 def test_shifted_track_is_found_with_its_shift(video, encoder, ground_truth, by):
     shifted = {t: ground_truth[t + by] for t in ground_truth if t + by in ground_truth}
-    found = audit(video, shifted, encoder=encoder, config=CONFIG).findings
-    (shift,) = (finding for finding in found if finding.kind == "shift")
+    findings = audit(video, shifted, encoder=encoder, config=CONFIG).findings
+    (shift,) = (finding for finding in findings if finding.kind == "shift")
     first = min(shifted)
     assert f"file {first} shows frame {first + by}" in shift.message
 
@@ -55,14 +55,14 @@ def test_identity_swap_is_found(world, video, encoder):
     table = np.array([0, 2, 1, 3], np.uint16)
     at = next(t for t in range(3, FRAMES) if {1, 2} <= set(np.unique(world.mask(t))))
     labels = {t: Masks(table[world.mask(t)]) if t >= at else Masks(world.mask(t)) for t in range(FRAMES)}
-    found = audit(video, labels, encoder=encoder, config=CONFIG).findings
-    assert ("swap", at, "1 and 2") in {(finding.kind, finding.first, finding.object) for finding in found}
+    findings = audit(video, labels, encoder=encoder, config=CONFIG).findings
+    assert ("swap", at, "1 and 2") in {(finding.kind, finding.first, finding.object) for finding in findings}
 
 
 def test_dropped_object_is_found_where_it_ends(video, encoder, ground_truth):
     labels = {t: Masks.of(np.zeros_like(masks.ids)) if 4 <= t < 8 else masks for t, masks in ground_truth.items()}
-    found = audit(video, labels, encoder=encoder, config=CONFIG).findings
-    assert [finding.first for finding in found if finding.kind == "dropped"] == [4]
+    findings = audit(video, labels, encoder=encoder, config=CONFIG).findings
+    assert [finding.first for finding in findings if finding.kind == "dropped"] == [4]
 
 
 def test_frozen_mask_is_found(world, video, encoder):
@@ -72,11 +72,11 @@ def test_frozen_mask_is_found(world, video, encoder):
     assert (frozen.first, frozen.last) == (3, 9)
 
 
-def test_unchanging_labels_of_a_still_video_give_no_findings():
-    still = make_world(WorldConfig(height_px=64, width_px=96, frames=20, still=True))
-    labels = {t: Masks(still.mask(0)) for t in range(20)}
-    video = open_video(still.video())
-    assert kinds(video, labels, OracleEncoder(still, stride_px=4)) == set()
+def test_unchanging_labels_of_a_static_video_give_no_findings():
+    static = make_world(WorldConfig(height_px=64, width_px=96, frames=20, static=True))
+    labels = {t: Masks(static.mask(0)) for t in range(20)}
+    video = open_video(static.video())
+    assert kinds(video, labels, OracleEncoder(static, stride_px=4)) == set()
 
 
 def test_jump_is_found_there_and_back(video, encoder, ground_truth):
@@ -115,11 +115,11 @@ def test_command_prints_findings_and_writes_them(tmp_path, capsys):
     for t in range(12):
         ids = np.zeros_like(world.mask(t)) if 5 <= t < 9 else world.mask(t)
         Masks(ids).write(tmp_path / "masks" / f"{t:05d}.png")
-    found = tmp_path / "audit.json"
+    report = tmp_path / "audit.json"
     command = ["audit", str(clip), str(tmp_path / "masks"), "--encoder", "rgb", "--set", "image_size_px=64"]
-    assert main([*command, "--json", str(found)]) == 0
+    assert main([*command, "--json", str(report)]) == 0
     assert "dropped" in capsys.readouterr().out
-    assert {finding["kind"] for finding in json.loads(found.read_text())["findings"]} >= {"dropped"}
+    assert {finding["kind"] for finding in json.loads(report.read_text())["findings"]} >= {"dropped"}
 
 
 def test_labels_on_fewer_than_three_frames_are_refused(video, encoder, ground_truth):

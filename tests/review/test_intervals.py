@@ -68,8 +68,10 @@ def labels_of(folder: Path) -> list[np.ndarray]:
 
 def intervals(sources, corrections, annotated):
     current = {index: Masks(np.ones((96, 128), np.uint16)) for index in annotated}
-    found = intervals_of(sources["video"], corrections, current.__getitem__, annotated, CONFIG)
-    return [(one.first, one.last, list(one.corrected), sorted(t + one.start for t in one.annotations)) for one in found]
+    result = intervals_of(sources["video"], corrections, current.__getitem__, annotated, CONFIG)
+    return [
+        (one.first, one.last, list(one.corrected), sorted(t + one.start for t in one.annotations)) for one in result
+    ]
 
 
 def test_interval_ends_at_frames_that_annotate_all_objects_of_the_correction(world, sources):
@@ -96,10 +98,10 @@ def test_every_frame_is_in_one_interval_at_most(world, sources):
     masks = {"1": (1,), "2": (2,), "12": (1, 2)}
     for first, second in itertools.product(masks.values(), repeat=2):
         for a, b in itertools.combinations((3, 12, 14, 18), 2):
-            found = intervals(sources, {a: of(world, a, *first), b: of(world, b, *second)}, annotated)
-            frames = [frame for start, last, _, _ in found for frame in range(start, last + 1)]
+            recomputed = intervals(sources, {a: of(world, a, *first), b: of(world, b, *second)}, annotated)
+            frames = [frame for start, last, _, _ in recomputed for frame in range(start, last + 1)]
             assert len(frames) == len(set(frames))
-            assert sorted(index for _, _, corrected, _ in found for index in corrected) == [a, b]
+            assert sorted(index for _, _, corrected, _ in recomputed for index in corrected) == [a, b]
             assert {a, b} <= set(frames)
 
 

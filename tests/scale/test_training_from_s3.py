@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import logged_training
-from kills import TINY
 from logged_training import samples
+from small_runs import TINY
 from timecycle.data.packing.pack import PackConfig, pack
 from timecycle.data.packing.transcode import ClipFormat
 from timecycle.training.record import read_journal

@@ -111,7 +111,7 @@ def test_learning_rate_warms_up_and_falls_to_zero():
     ("figures", "alarm"),
     [
         ({"pose_gain": 0.02}, "pose_gain"),  # affinities may be sharp while every pose is a guess
-        ({"home_1": 0.94}, "home_1"),
+        ({"return_rate_1": 0.94}, "return_rate_1"),
         ({"spread": 0.05}, "spread"),
         ({"static_share": 0.95}, "static_share"),
         ({"entropy": 0.99}, "entropy"),

@@ -12,7 +12,7 @@ import time
 import pytest
 import torch
 
-from kills import without_times
+from small_runs import without_times
 from timecycle.config import preset_names, train_config
 from timecycle.errors import OutputError, SettingsError, VideoError
 from timecycle.model.registry import load_encoder

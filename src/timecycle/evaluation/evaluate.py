@@ -67,7 +67,7 @@ def _record_of_masks(benchmark: Benchmark, masks: Path, seconds: float) -> dict[
             "benchmark": describe(benchmark),
             "encoder": f"masks in {masks.name}",
             "weights_sha256": checksum(files),
-            "form": "predicted elsewhere; the checksum is of the masks",
+            "description": "predicted elsewhere; the checksum is of the masks",
             "config": {},
         },
         "timecycle": __version__,

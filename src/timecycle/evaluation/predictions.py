@@ -30,7 +30,7 @@ class Settings:
     benchmark: dict[str, Any]
     encoder: str
     weights_sha256: str
-    form: str
+    description: str
     config: dict[str, Any]
 
 
@@ -39,7 +39,7 @@ def settings_of(benchmark: Benchmark, method: Method, config: PropagateConfig) -
         benchmark=describe(benchmark),
         encoder=method.name,
         weights_sha256=method.sha256,
-        form=method.description,
+        description=method.description,
         config=dataclasses.asdict(config),
     )
 

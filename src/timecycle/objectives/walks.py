@@ -171,9 +171,9 @@ def _diagnostics(walks: dict[int, Transition], target: ReturnTargets, grid: Grid
         best = walk.argmax(dim=2)
         cell = torch.stack([best % grid.x.cells, best // grid.x.cells], dim=-1)
         near = ((cell - target.cells).abs().amax(dim=-1) <= 1).float()
-        diagnostics[f"home_{length}"] = (near * target.valid).sum() / target.valid.sum().clamp_min(1)
+        diagnostics[f"return_rate_{length}"] = (near * target.valid).sum() / target.valid.sum().clamp_min(1)
     longest = walks[max(walks)]
     cells = torch.tensor(float(grid.cells))
     diagnostics["entropy"] = -(longest * longest.clamp_min(1e-12).log()).sum(dim=2).mean() / cells.log()
-    diagnostics["seen"] = target.valid.mean()
+    diagnostics["visible"] = target.valid.mean()
     return diagnostics

@@ -105,7 +105,7 @@ _LIMITS: dict[str, tuple[float, float, str]] = {
         "poses are no better than guessing the centre, so nothing is tracked; raise cycles.same_frame, use the "
         "procrustes localizer, or train a learned one alone first",
     ),
-    "home_1": (-_INF, 0.9, "walks are too easy to teach more; use larger gaps, or views that differ more"),
+    "return_rate_1": (-_INF, 0.9, "walks are too easy to teach more; use larger gaps, or views that differ more"),
     "spread": (
         0.2,
         _INF,

@@ -31,7 +31,7 @@ from timecycle.training.step import cell_change, encode
 _SEED = 20_190_318  # the same clips and warps for every run, whatever its own seed
 _BATCH = 16  # images
 _GAIN = 0.01  # of an accuracy: less is noise
-_FEWEST_CLIPS = 2000  # with fewer, scores hardly differ from those of random weights (docs/learning.md)
+_FEWEST_CLIPS = 2000  # with fewer, scores hardly differ from those of random weights (docs/research/learning.md)
 _MOVING_GREY = 12  # levels of 255: the least mean change of a moving cell from frame to frame
 
 Features = Float[Tensor, "b c h w"]

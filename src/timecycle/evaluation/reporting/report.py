@@ -26,7 +26,7 @@ class Report:
     scored_commit: str
     config: Mapping[str, Any]
     weights_sha256: str
-    form: str
+    description: str
     data: Mapping[str, Any]
     machine: Mapping[str, Any]
     seconds: float  # spent predicting, over all clips
@@ -47,7 +47,7 @@ def make_report(record: Mapping[str, Any], scores: Scores) -> Report:
         scored_commit=commit(),
         config=settings["config"],
         weights_sha256=settings["weights_sha256"],
-        form=settings["form"],
+        description=settings["description"],
         data=settings["benchmark"],
         machine=record["machine"],
         seconds=round(sum(clip["seconds"] for clip in clips.values()), 1),

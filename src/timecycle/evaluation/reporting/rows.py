@@ -58,7 +58,7 @@ class Row:
 
 
 def merge_seeds(reports: Iterable[Report]) -> list[Row]:
-    """Make one row per method, weights, form and settings; random weights of several seeds are one method."""
+    """Make one row per method, weights, description and settings; random weights of several seeds are one method."""
     groups: dict[tuple[str, ...], list[Report]] = {}
     for report in reports:
         groups.setdefault(_identity(report), []).append(report)
@@ -75,11 +75,11 @@ def merge_seeds(reports: Iterable[Report]) -> list[Row]:
 
 
 def _identity(report: Report) -> tuple[str, ...]:
-    """Return everything but the seed: method, weights, form, data and settings."""
+    """Return everything but the seed: method, weights, description, data and settings."""
     method = _method(report)
     weights = "" if method.startswith("random-") else report.weights_sha256  # every seed has weights of its own
     settings = (f"{name}={report.config[name]}" for name in sorted(report.config))
-    return method, weights, report.form, report.benchmark, str(report.data.get("sha256")), *settings
+    return method, weights, report.description, report.benchmark, str(report.data.get("sha256")), *settings
 
 
 def _method(report: Report) -> str:
@@ -88,10 +88,10 @@ def _method(report: Report) -> str:
 
 
 def _note(row: Row, rows: Sequence[Row]) -> str:
-    """Return the form or the weights where rows of one name differ in them: no column shows these."""
+    """Return the description or the weights where rows of one name differ in them: no column shows these."""
     same_name = [other.first for other in rows if _method(other.first) == _method(row.first)]
-    if len({report.form for report in same_name}) > 1:
-        return row.first.form
+    if len({report.description for report in same_name}) > 1:
+        return row.first.description
     if len({_identity(report)[1] for report in same_name}) > 1:
         return f"weights {row.first.weights_sha256[:7]}"
     return ""

@@ -3,12 +3,12 @@
 import sys
 
 import pytest
+from planted_defects import CRASHES, HANGS, LIES, RAISES, REFUSES, SOUND
 
 import fuzz
 import fuzz_runs
 from fuzz_child import chance_of, find_kind, make, prepare
 from fuzz_mutations import changed_csv, changed_json, changed_npy, changed_png, changed_safetensors, damaged
-from planted_defects import CRASHES, HANGS, LIES, RAISES, REFUSES, SOUND
 
 CHEAP = ("coordinates", "frames", "keypoints", "manifests", "masks", "names", "packs", "settings", "videos", "weights")
 PLANTED = "planted_defects:DEFECTS"
@@ -16,12 +16,12 @@ PLANTED = "planted_defects:DEFECTS"
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="its limits are those of Linux")
 
 
-def test_a_crash_a_hang_a_foreign_exception_and_a_wrong_result_are_found(tmp_path):
+def test_a_crash_a_hang_another_exception_and_a_wrong_result_are_found(tmp_path):
     outcomes = fuzz.fuzz({PLANTED: 6}, seed=0, work=tmp_path)
     assert {one.number: one.sort for one in outcomes} == {
         SOUND: "accepted",
         REFUSES: "refused",
-        RAISES: "foreign",
+        RAISES: "other_exception",
         LIES: "wrong",
         CRASHES: "crash",
         HANGS: "hang",
@@ -42,7 +42,7 @@ def test_a_few_inputs_of_every_cheap_kind_find_nothing(tmp_path, monkeypatch):
     monkeypatch.delenv("TIMECYCLE_DATA", raising=False)  # the same with and without footage
     outcomes = fuzz.fuzz(dict.fromkeys(CHEAP, 6), seed=0, work=tmp_path)
     assert len(outcomes) == 60
-    assert fuzz.summary(outcomes)["found"] == []
+    assert fuzz.summary(outcomes)["listed"] == []
     assert {one.sort for one in outcomes} == {"accepted", "refused"}
 
 
@@ -94,5 +94,5 @@ def test_the_command_says_what_became_of_how_many_inputs(tmp_path, monkeypatch, 
         fuzz.main()
     assert ended.value.code == 1
     told = capsys.readouterr().out
-    assert f"foreign  {PLANTED}:{RAISES}  ZeroDivisionError: of another library" in told
+    assert f"other_exception {PLANTED}:{RAISES}  ZeroDivisionError: of another library" in told
     assert '"inputs": 3,\n  "findings": 1,' in told

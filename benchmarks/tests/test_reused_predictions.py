@@ -18,7 +18,7 @@ OTHER = PropagateConfig(image_size_px=64, window_px=16, anchor_window_px=24)
 @pytest.fixture
 def benchmarks(tmp_path):
     """Two clips, a subset of one, and a folder with an evaluation of both."""
-    davis_tree(tmp_path / "root", filmed=2)
+    davis_tree(tmp_path / "root", clips=2)
     whole, subset = (find_davis(tmp_path / "root", names=names) for names in (["clip00", "clip01"], ["clip01"]))
     evaluate(whole, Identity(), CONFIG, tmp_path / "work" / "whole")
     return whole, subset, tmp_path / "work"

@@ -1,14 +1,14 @@
 """The runs of benchmarks/learn.py, and the tables and curves of their results."""
 
 import pytest
-from reports import davis_report
 
 import tables as script
 from figures import draw_learning_curves
 from learn import RUNS, curve
+from reports import davis_report
 from timecycle.config import preset_names
 
-EIGHT = tuple(0.3 + 0.05 * place for place in range(8))
+EIGHT = tuple(0.3 + 0.05 * i for i in range(8))
 
 
 def result(name, encoder, shift=0.0):
@@ -20,7 +20,7 @@ def rows(text):
 
 
 def test_runs_have_distinct_names_and_valid_settings():
-    assert len({run.name for run in RUNS}) == len({run.words for run in RUNS}) == len(RUNS)
+    assert len({run.name for run in RUNS}) == len({run.description for run in RUNS}) == len(RUNS)
     for run in RUNS:
         assert run.config().steps == run.steps
         assert run.preset in preset_names("train")
@@ -28,9 +28,7 @@ def test_runs_have_distinct_names_and_valid_settings():
 
 
 def test_learned_runs_and_controls_are_ordered_by_score():
-    controls = [
-        result(f"davis2016_eight_240p_{name}", name, 0.01 * place) for place, name in enumerate(script._CONTROLS)
-    ]
+    controls = [result(f"davis2016_eight_240p_{name}", name, 0.01 * i) for i, name in enumerate(script._CONTROLS)]
     learned = result("learned_walks", "walks.safetensors", 0.2)
     table = rows(script.make_table("learned", script.Results([*controls, learned], {})))
     assert table[0] == ["method", "steps", "J&F", "J", "F"]

@@ -35,7 +35,7 @@ def davis_report(encoder="rgb", j=(0.2, 0.4, 0.6, 0.5, 0.7, 0.3), *, benchmark="
         scored_commit="0123456789abcdef",
         config={**CONFIG, **config},
         weights_sha256="0" * 64,
-        form="test",
+        description="test",
         data={"name": benchmark, "sequences": len(j), "frames": 7 * len(j), "sha256": sha256},
         machine={"processor": "Abacus", "threads": 1},
         seconds=4.2,

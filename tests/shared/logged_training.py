@@ -1,6 +1,6 @@
-"""One process of a small training run from a pack, which logs the clips it reads; for tests that kill it.
+"""One process of a small training run from a pack, which logs the clips it reads; made to be killed.
 
-    python benchmarks/logged_training.py PACK RUN CACHE LOG HELD_OUT LAST CACHE_GB SETTING ...
+    python tests/shared/logged_training.py PACK RUN CACHE LOG HELD_OUT LAST CACHE_GB SETTING ...
 
 Every finished step is printed. After step LAST the run sends SIGTERM to itself. Readers of at most HELD_OUT clips are
 not logged: they read the held-out clips.
@@ -41,7 +41,7 @@ def main() -> int:
         return clip
 
     def show(progress: Progress) -> None:
-        print(progress.step, flush=True)
+        print(progress.step, flush=True)  # noqa: T201  whoever started it reads this
         if progress.step == int(last):
             os.kill(os.getpid(), signal.SIGTERM)
 

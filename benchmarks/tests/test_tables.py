@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from reports import davis_report
 
 import tables as script
 from published import published_rows
+from reports import davis_report
 from score_tables import davis_table, provenance, published_table
 from timecycle.errors import SettingsError
 from timecycle.evaluation.reporting.report import write_report
@@ -58,20 +58,20 @@ def test_a_repeated_report_is_refused():
         davis_table([davis_report("rgb"), davis_report("rgb")])
 
 
-def test_seeds_with_different_forms_are_not_merged():
-    other = dataclasses.replace(davis_report("random-resnet18@1"), form="bf16")
+def test_seeds_with_different_descriptions_are_not_merged():
+    other = dataclasses.replace(davis_report("random-resnet18@1"), description="bf16")
     rows = merge_seeds([davis_report("random-resnet18"), other])
     assert [row.name() for row in rows] == ["random ResNet-18 (test)", "random ResNet-18, seed 1 (bf16)"]
 
 
-def test_rows_with_different_weights_or_forms_have_distinct_names():
+def test_rows_with_different_weights_or_descriptions_have_distinct_names():
     one = davis_report("mine.safetensors", (0.1, 0.2))
     other = dataclasses.replace(one, weights_sha256="12345678" * 8)
     rows = cells(davis_table([one, other]))[2:]
     assert [row[0] for row in rows] == [
         "mine.safetensors (weights 0000000)", "mine.safetensors (weights 1234567)"
     ]  # fmt: skip
-    rows = cells(davis_table([one, dataclasses.replace(one, form="bf16")]))[2:]
+    rows = cells(davis_table([one, dataclasses.replace(one, description="bf16")]))[2:]
     assert [row[0] for row in rows] == ["mine.safetensors (test)", "mine.safetensors (bf16)"]
 
 
