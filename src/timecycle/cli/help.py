@@ -6,6 +6,7 @@ Parsing itself is done by tyro. Its own help cannot leave out defaults of None o
 import dataclasses
 import difflib
 import inspect
+import re
 import shutil
 import textwrap
 import types
@@ -16,19 +17,28 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from tyro.conf import Positional, arg
 
+from timecycle.cli.console import MODE_OPTIONS
 from timecycle.errors import SettingsError
 
 _MAX_COLUMNS = 100
 _HELP_COLUMN = 26
 _HELP = ("-h", "--help")
 _GROUPS = {
-    "output": ("out", "label_files", "json", "resume", "overwrite"),
+    "output": ("out", "label_files", "resume", "overwrite"),
     "annotations": ("box", "box_as_is", "texture", "coordinates", "kind", "names", "exhaustive", "object"),
     "video": ("fps", "allow_damaged"),
     "method": ("encoder", "encoders", "preset", "presets", "set", "device", "precision"),
     "confidence": ("min_confidence", "no_confidence"),
 }
 _METAVARS = {Path: "PATH", int: "N", float: "NUMBER", str: "TEXT"}
+# What tyro says about wrong arguments, and what is printed.
+_PLAIN = {
+    "^Missing from (.*?):": r"`\1` needs",
+    "^Missing value for argument '(.*?)'.*": r"\1 needs a value",
+    "^Unrecognized options:": "unknown arguments:",
+    "^Error parsing (.*?): .*?'(.*?)'.*": r"\1 cannot be '\2'",
+    r"^[Ii]nvalid choice (.*?) for argument '(.*?)'\. Expected one of \((.*)\)": r"\2 cannot be \1; choose one of \3",
+}
 _ArgSettings: Any = type(arg())
 _POSITIONAL = get_args(Positional[str])[1]
 
@@ -76,7 +86,10 @@ def find_command(words: Sequence[str], commands: Mapping[str, Any]) -> Command:
 
 def check_options(command: Command, words: Iterable[str]) -> None:
     """Refuse an option that the command does not have, with the closest one that it has."""
+    if subcommands := _subcommands(command.definition):
+        raise SettingsError(f"`{command}` needs a command", remedy=f"choose one of {', '.join(subcommands)}")
     known = [name for argument in _arguments(command.definition) for name in argument.names]
+    known += [name for names, _ in MODE_OPTIONS.values() for name in names]
     for word in words:
         name = word.partition("=")[0].replace("_", "-")
         if word.startswith("--") and name not in (*known, *_HELP, "--"):
@@ -107,9 +120,9 @@ def command_help(command: Command) -> str:
         paragraphs.append(_table("arguments", ((one.metavar, one.help) for one in positional), width))
         for title in (*_GROUPS, "other options"):
             rows = [(one.invocation, one.help) for one in options if _group(one) == title]
-            if title == "other options":
-                rows.append(("-h, --help", "print this help"))
             paragraphs.append(_table(title, rows, width))
+        every = [(", ".join(names), text) for names, text in MODE_OPTIONS.values()]
+        paragraphs.append(_table("messages", [*every, ("-h, --help", "print this help")], width))
     return "\n\n".join(filter(None, paragraphs))
 
 
@@ -187,6 +200,17 @@ def _fill(text: str, width: int, first: str = "", later: str = "") -> str:
     return textwrap.fill(
         text, width, initial_indent=first, subsequent_indent=later, break_on_hyphens=False, break_long_words=False
     )
+
+
+def parse_problem(printed: str) -> str:
+    """Turn the box that tyro prints about wrong arguments into one line, in the words of this command line."""
+    lines = [line.strip("│").rstrip() for line in printed.splitlines() if not line.startswith(("╭", "╰"))]
+    rule = next((at for at, line in enumerate(lines) if line.strip() and not line.strip(" ─")), len(lines))
+    told = (line for line in lines[:rule] if not line.startswith(" " * 9))  # so far in stands the help of an option
+    text = " ".join(" ".join(told).split()).rstrip(".")
+    for pattern, plain in _PLAIN.items():
+        text = re.sub(pattern, plain, text)
+    return text or "these arguments cannot be parsed"
 
 
 def _suggestion(word: str, known: Iterable[str], command: Command) -> str:
