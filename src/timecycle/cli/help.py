@@ -118,9 +118,11 @@ def command_help(command: Command) -> str:
         paragraphs.append(f"{command} COMMAND --help describes a command.")
     else:
         paragraphs.append(_table("arguments", ((one.metavar, one.help) for one in positional), width))
-        for title in (*_GROUPS, "other options"):
-            rows = [(one.invocation, one.help) for one in options if _group(one) == title]
-            paragraphs.append(_table(title, rows, width))
+        for title, fields in _GROUPS.items():
+            grouped = sorted((one for one in options if one.field in fields), key=lambda one: fields.index(one.field))
+            paragraphs.append(_table(title, ((one.invocation, one.help) for one in grouped), width))
+        others = (one for one in options if not any(one.field in fields for fields in _GROUPS.values()))
+        paragraphs.append(_table("other options", ((one.invocation, one.help) for one in others), width))
         every = [(", ".join(names), text) for names, text in MODE_OPTIONS.values()]
         paragraphs.append(_table("messages", [*every, ("-h, --help", "print this help")], width))
     return "\n\n".join(filter(None, paragraphs))
@@ -171,10 +173,6 @@ def _subcommands(definition: Any) -> dict[str, Any]:
     return {one[1].name: one[0] for one in found if dataclasses.is_dataclass(one[0])}
 
 
-def _group(option: _Argument) -> str:
-    return next((title for title, fields in _GROUPS.items() if option.field in fields), "other options")
-
-
 def _summary(definition: Any) -> str:
     return (inspect.getdoc(definition) or "").partition("\n")[0]
 
@@ -204,10 +202,13 @@ def _fill(text: str, width: int, first: str = "", later: str = "") -> str:
 
 def parse_problem(printed: str) -> str:
     """Turn the box that tyro prints about wrong arguments into one line, in the words of this command line."""
-    lines = [line.strip("│").rstrip() for line in printed.splitlines() if not line.startswith(("╭", "╰"))]
-    rule = next((at for at, line in enumerate(lines) if line.strip() and not line.strip(" ─")), len(lines))
-    told = (line for line in lines[:rule] if not line.startswith(" " * 9))  # so far in stands the help of an option
-    text = " ".join(" ".join(told).split()).rstrip(".")
+    sections: list[list[str]] = [[]]
+    for line in printed.replace("│", "").splitlines():
+        if line.startswith("╭") or (line.strip() and not line.strip(" ─-")):
+            sections.append([])  # at a line across: after the title, and after what is wrong
+        elif not line.startswith(" " * 9):  # so far in stands the help of an option
+            sections[-1].append(line)
+    text = " ".join(" ".join(sections[1] if len(sections) > 1 else sections[0]).split()).rstrip(".")
     for pattern, plain in _PLAIN.items():
         text = re.sub(pattern, plain, text)
     return text or "these arguments cannot be parsed"
