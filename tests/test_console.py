@@ -209,7 +209,7 @@ def test_help_of_every_command_is_wrapped_and_shows_no_empty_defaults(name, colu
 def test_options_are_in_titled_groups(capsys):
     assert main(["propagate", "--help"]) == 0
     titles = [line for line in capsys.readouterr().out.splitlines() if line.endswith(":") and line[0] != " "]
-    wanted = ["arguments:", "output:", "annotations:", "video:", "method:", "confidence:", "other options:"]
+    wanted = ["arguments:", "output:", "annotations:", "video:", "method:", "confidence:", "messages:"]
     assert titles == ["Examples:", *wanted]
 
 

@@ -94,12 +94,12 @@ def test_audit_findings_name_frames_by_number(frames, world, tmp_path, capsys):
             world.mask(t) if t < 5 else np.where(world.mask(t) == 2, 0, world.mask(t))
         )  # object 2 is dropped while visible
         Masks(mask.astype(np.uint16)).write(labels / f"{FIRST + t}.png")
-    report = tmp_path / "audit.json"
-    assert main(["audit", str(frames), str(labels), "--encoder", "rgb", "--json", str(report)]) == 0
-    for finding in json.loads(report.read_text())["findings"]:
+    assert main(["audit", str(frames), str(labels), "--encoder", "rgb", "--json"]) == 0
+    printed = capsys.readouterr()
+    for finding in json.loads(printed.out)["findings"]:
         assert finding["first_frame_number"] == FIRST + finding["first"]
         assert finding["last_frame_number"] == FIRST + finding["last"]
-    assert "object 2 ends at frame 1006, though the video still shows it" in capsys.readouterr().out
+    assert "object 2 ends at frame 1006, though the video still shows it" in printed.err
 
 
 def test_error_for_an_unknown_frame_number_names_the_range(frames, tmp_path, capsys):

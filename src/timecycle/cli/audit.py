@@ -1,7 +1,6 @@
 """`timecycle audit`"""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,24 +8,19 @@ from typing import Annotated, get_args
 
 from tyro.conf import Positional, arg
 
-from timecycle.cli.console import out, progress
+from timecycle.cli.console import Result, out, progress, say
 from timecycle.cli.options import (
     AllowDamaged,
-    Device,
-    Encoder,
     Fps,
-    Precision,
+    MethodOptions,
     Preset,
-    Settings,
     TrackKind,
     TrackKindOption,
+    log_video,
     refuse_swapped,
 )
-from timecycle.config import propagate_config
 from timecycle.errors import LabelError
-from timecycle.files import write_text
 from timecycle.labels import read_labels
-from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
 from timecycle.propagation.video import fit_labels
 from timecycle.review.audit import audit
 from timecycle.runs.folder import OutputFolder
@@ -34,7 +28,7 @@ from timecycle.video import open_video
 
 
 @dataclass(frozen=True, kw_only=True)
-class Audit:
+class Audit(MethodOptions):
     """Find errors in the masks or points of a whole track, made by any tool.
 
     Finds identity swaps, jumps, dropped objects, frozen labels, drift, and tracks shifted against the frame numbers of
@@ -57,45 +51,39 @@ class Audit:
         ),
     ] = ()
     kind: TrackKindOption = None
-    json: Annotated[Path | None, arg(metavar="FILE", help="write the findings as JSON")] = None
-    encoder: Encoder = DEFAULT_ENCODER
     preset: Preset = "fast"
-    set: Settings = ()
     fps: Fps = None
     allow_damaged: AllowDamaged = False
-    device: Device = "auto"
-    precision: Precision = "fp32"
 
-    def __call__(self) -> None:
+    def __call__(self) -> Result:
         refuse_swapped("audit", self.video, self.labels)
-        config = propagate_config(self.preset, self.set)
+        config = self.config()
         track = self._track()
         with open_video(track.video, fps=track.fps, allow_damaged=self.allow_damaged) as video:
             labels = fit_labels(
                 video, read_labels(track.labels, kind=track.kind, numbers=video.numbers, size=video.size.shape)
             )
-            encoder = load_encoder(self.encoder, device=self.device, precision=self.precision)
+            log_video(video, config)
+            encoder = self.load_encoder()
             with progress("auditing") as show:
                 result = audit(video, labels, encoder=encoder, config=config, progress=show)
             numbers = video.numbers
         for finding in result.findings:
             out.print(f"{finding.kind:<8} {finding.strength:5.1f}   {finding.message}")
         count = len(result.findings)
-        out.print(f"{len(result.frames)} frames, {count or 'no'} finding{'' if count == 1 else 's'}")
+        say(f"{len(result.frames)} frames, {count or 'no'} finding{'' if count == 1 else 's'}")
         if len(result.frames) < len(numbers):
             first, last = numbers[result.frames[0]], numbers[result.frames[-1]]
-            out.print(
+            say(
                 f"only {len(result.frames)} of the frames {numbers[0]} to {numbers[-1]} have labels, "
                 f"the first is {first} and the last {last}: the others were not audited"
             )
-        if self.json is not None:
-            findings = [
-                dataclasses.asdict(finding)
-                | {"first_frame_number": numbers[finding.first], "last_frame_number": numbers[finding.last]}
-                for finding in result.findings
-            ]
-            report = {"frames": len(result.frames), "video_frames": len(numbers), "findings": findings}
-            write_text(self.json, json.dumps(report, indent=2) + "\n")
+        findings = [
+            dataclasses.asdict(finding)
+            | {"first_frame_number": numbers[finding.first], "last_frame_number": numbers[finding.last]}
+            for finding in result.findings
+        ]
+        return {"frames": len(result.frames), "video_frames": len(numbers), "findings": findings}
 
     def _track(self) -> "_Track":
         """What to audit: the given labels, or those that a run wrote."""

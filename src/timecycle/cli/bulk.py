@@ -12,27 +12,13 @@ from timecycle.bulk.manifest import Shard, read_manifest
 from timecycle.bulk.ray_engine import ray_engine
 from timecycle.bulk.scheduler import ALARM_FRACTION, Engine, LocalEngine, Progress, Summary, dead_letters, run_bulk
 from timecycle.bulk.worker import BulkJob, prepare
-from timecycle.cli.console import Bar, err, out, progress
-from timecycle.cli.options import (
-    AllowDamaged,
-    Device,
-    Encoder,
-    LabelFilesOption,
-    MinConfidence,
-    NoConfidence,
-    Precision,
-    Preset,
-    Settings,
-    absolute_encoder,
-    confidence_settings,
-)
-from timecycle.config import propagate_config
+from timecycle.cli.console import Bar, ExitCode, Result, err, progress, say
+from timecycle.cli.options import RunOptions
 from timecycle.files import sha256
-from timecycle.model.registry import DEFAULT_ENCODER
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bulk:
+class Bulk(RunOptions):
     """Propagate annotations through many videos, each as `timecycle propagate` would.
 
     The manifest videos.csv begins with the line `video,labels` and has a line for each video, as
@@ -55,24 +41,15 @@ class Bulk:
     shard: Annotated[str | None, arg(metavar="I/N", help="only the I-th of N shards, counted from 0")] = None
     retry_failed: Annotated[bool, arg(help="try failed videos again")] = False
     verify: Annotated[bool, arg(help="first compare the checksums of finished videos, not only sizes")] = False
-    encoder: Encoder = DEFAULT_ENCODER
-    preset: Preset = "default"
-    set: Settings = ()
-    device: Device = "auto"
-    precision: Precision = "fp32"
-    min_confidence: MinConfidence = 0.0
-    no_confidence: NoConfidence = False
-    label_files: LabelFilesOption = "palette"
-    allow_damaged: AllowDamaged = False
 
-    def __call__(self) -> int:
+    def __call__(self) -> Result:
         shard = Shard.parse(self.shard) if self.shard else None
         items = read_manifest(self.manifest, shard)
         job = BulkJob(
             output=self.out,
-            encoder=absolute_encoder(self.encoder),
-            config=propagate_config(self.preset, self.set),
-            confidence=confidence_settings(min_confidence=self.min_confidence, no_confidence=self.no_confidence),
+            encoder=self.absolute_encoder(),
+            config=self.config(),
+            confidence=self.confidence(),
             device=self.device,
             precision=self.precision,
             label_files=self.label_files,
@@ -85,7 +62,18 @@ class Bulk:
                 items, job, engine, shard=shard, retry_failed=self.retry_failed, verify=self.verify, show=_on(bar)
             )
         self._print(summary, dead_letters(shard))
-        return 1 if summary.dead else 0
+        return {
+            "output": self.out,
+            "videos": summary.videos,
+            "done": summary.done,
+            "done_before": summary.before,
+            "failed": summary.dead,
+            "failures": dead_letters(shard) if summary.dead else None,
+            "frames": summary.frames,
+            "mean_confidence": summary.confidence,
+            "review_first": summary.least_confident,
+            "exit_code": ExitCode.FAILED if summary.dead else ExitCode.DONE,
+        }
 
     def _engine(self, job: BulkJob) -> AbstractContextManager[Engine]:
         if self.ray is None:
@@ -94,12 +82,12 @@ class Bulk:
 
     def _print(self, summary: Summary, letters: str) -> None:
         before = f", {summary.before} of them before" if summary.before else ""
-        out.print(f"{summary.done} of {summary.videos} videos are done{before} -> {self.out}")
+        say(f"{summary.done} of {summary.videos} videos are done{before} -> {self.out}")
         if summary.frames:
-            out.print(f"{summary.frames:,} frames in {summary.seconds:.1f} s, {summary.frames_a_second:.1f} per second")
+            say(f"{summary.frames:,} frames in {summary.seconds:.1f} s, {summary.frames_a_second:.1f} per second")
         if summary.confidence is not None:
             names = ", ".join(summary.least_confident[:3])
-            out.print(f"mean confidence {summary.confidence:.2f}; review these first: {names}")
+            say(f"mean confidence {summary.confidence:.2f}; review these first: {names}")
         if summary.dead:
             err.print(f"{summary.dead} videos failed: {letters} says why; --retry-failed tries them again")
         if summary.is_alarming:

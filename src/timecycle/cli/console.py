@@ -1,11 +1,21 @@
-"""Print results to standard output; print progress, notes and errors to standard error."""
+"""Print results to standard output; print progress, notes and errors to standard error.
 
+The options --json, --quiet and --verbose, which every command has, take effect here and nowhere else.
+"""
+
+import dataclasses
+import json
+import logging
+import math
 import re
+import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Protocol, runtime_checkable
 
 from rich.console import Console
@@ -28,9 +38,114 @@ class _Console(Console):
     def print(self, *objects: Any, **options: Any) -> None:
         super().print(*(visible(item) if isinstance(item, str) else item for item in objects), **options)
 
+    def on_broken_pipe(self) -> None:
+        raise  # noqa: PLE0704, the error that rich is handling: the command line chooses the exit code
+
 
 out = _Console(highlight=False, markup=False, soft_wrap=True)
 err = _Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+
+Result = dict[str, Any]  # what --json prints; a command that did not do everything sets "exit_code"
+
+
+class ExitCode(IntEnum):
+    """The exit codes; docs/command_line.md explains them."""
+
+    DONE = 0
+    FAILED = 1
+    REFUSED = 2
+    INTERRUPTED = 130
+    CLOSED_PIPE = 141
+
+
+@dataclass(frozen=True)
+class Mode:
+    """What a command prints, and where."""
+
+    json: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+
+# By field of Mode: the names of the option and its help.
+MODE_OPTIONS = {
+    "json": (("--json",), "print the result as one JSON object on standard output, all else on standard error"),
+    "quiet": (("-q", "--quiet"), "print only errors and the results that were asked for"),
+    "verbose": (("-v", "--verbose"), "also print what was chosen and why"),
+}
+_mode = Mode()
+
+
+def split_mode(words: Sequence[str]) -> tuple[list[str], Mode]:
+    """Take the options of every command out of the words, before those are parsed: errors obey the options too."""
+    fields = {name: field for field, (names, _) in MODE_OPTIONS.items() for name in names}
+    end = words.index("--") if "--" in words else len(words)
+    given = {fields[word]: True for word in words[:end] if word in fields}
+    return [word for word in words[:end] if word not in fields] + list(words[end:]), Mode(**given)
+
+
+@contextmanager
+def printing(mode: Mode) -> Iterator[None]:
+    """Print as the mode asks for: with --json, what anything prints on standard output goes to standard error."""
+    global _mode  # noqa: PLW0603, one process has one terminal
+    handler, root, ours = _ConsoleHandler(), logging.getLogger(), logging.getLogger("timecycle")
+    before, level, no_color = _mode, ours.level, err.no_color
+    with ExitStack() as stack:
+        if mode.json:
+            stack.enter_context(redirect_stdout(sys.stderr))
+            err.no_color = True
+        if mode.quiet:
+            stack.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore")
+            handler.setLevel(logging.ERROR)
+        if mode.verbose:
+            ours.setLevel(logging.DEBUG)
+        _mode = mode
+        root.addHandler(handler)
+        try:
+            yield
+        finally:
+            root.removeHandler(handler)
+            ours.setLevel(level)
+            _mode, err.no_color = before, no_color
+
+
+def say(text: str) -> None:
+    """Print what was done and where it is: for people, not a result that was asked for."""
+    if not _mode.quiet:
+        out.print(text)
+
+
+def note(text: str) -> None:
+    """Print a note to standard error."""
+    if not _mode.quiet:
+        err.print(text)
+
+
+def print_json(result: Result) -> None:
+    """Print a result as one line of JSON."""
+    sys.stdout.write(json.dumps(_plain(result), allow_nan=False) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    """Turn a value into what JSON knows; a number that is not finite becomes null."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _plain(dataclasses.asdict(value))
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int) else str(value)
+
+
+class _ConsoleHandler(logging.Handler):
+    """Prints log messages on the console that shows progress, so that neither garbles the other."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        err.print(self.format(record))
+
 
 _BAR_COLUMNS = 16  # half of 80 columns are left for count, time and note
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 10.0, 30.0  # between lines in a log
@@ -53,6 +168,7 @@ def progress(title: str) -> Iterator[Bar]:
 @contextmanager
 def progress_bars(*, shown: bool = True) -> Iterator[Callable[[str], Bar]]:
     """Show a progress bar for each title; where standard error is a file, write a line from time to time instead."""
+    shown = shown and not _mode.quiet and (err.is_terminal or not _mode.json)
     if shown and not err.is_terminal:
         with _log() as bar:
             yield bar

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.cli.console import out, progress
+from timecycle.cli.console import Result, progress, say
 from timecycle.cli.options import RunArgument
 from timecycle.errors import LabelError
 from timecycle.labels import read_labels
@@ -43,16 +43,16 @@ class Correct:
     ] = None
     undo: Annotated[bool, arg(help="undo the last correction; the files become byte-identical again")] = False
 
-    def __call__(self) -> None:
+    def __call__(self) -> Result:
         if self.undo == bool(self.labels):
             problem = "--undo takes no annotation" if self.undo else "no annotation was given"
             raise LabelError(problem, remedy=_REMEDY)
         if self.undo:
             numbers = OutputFolder(self.folder).frame_numbers()
             frames = [numbers[index] for index in undo(self.folder)]
-            out.print(f"undid the last correction, of {frames_in_words(frames)}")
-            out.print(f"timecycle check {_quoted(self.folder)} says what to do next")
-            return
+            say(f"undid the last correction, of {frames_in_words(frames)}")
+            say(f"timecycle check {_quoted(self.folder)} says what to do next")
+            return {"folder": self.folder, "corrections": [], "undone": frames}
         kind = OutputFolder(self.folder).finished_record()["labels"]["kind"]
         numbered = [re.match(r"\d+=", label) for label in self.labels]
         if kind == "keypoints":
@@ -64,12 +64,21 @@ class Correct:
         annotations = read_labels(self.labels, kind=kind, exhaustive=self.exhaustive, numbers=numbers, together=False)
         with progress("correcting") as show:
             done = correct(self.folder, annotations, object_id=self.object, progress=show)
-        for correction in done:
-            corrected = frames_in_words(numbers[index] for index in correction.frames)
-            again = f"propagated again {numbers[correction.first]}-{numbers[correction.last]}"
-            changed = [numbers[index] for index in correction.changed]
-            out.print(f"{corrected}: {again}, {frames_in_words(changed) if changed else 'no frame'} changed")
-        out.print(f"look at {self.folder / 'overlay.mp4'}; timecycle check {_quoted(self.folder)} says what to do next")
+        corrections: list[Result] = [
+            {
+                "frames": [numbers[index] for index in correction.frames],
+                "first": numbers[correction.first],
+                "last": numbers[correction.last],
+                "changed": [numbers[index] for index in correction.changed],
+            }
+            for correction in done
+        ]
+        for one in corrections:
+            again = f"propagated again {one['first']}-{one['last']}"
+            changed = frames_in_words(one["changed"]) if one["changed"] else "no frame"
+            say(f"{frames_in_words(one['frames'])}: {again}, {changed} changed")
+        say(f"look at {self.folder / 'overlay.mp4'}; timecycle check {_quoted(self.folder)} says what to do next")
+        return {"folder": self.folder, "corrections": corrections, "undone": []}
 
 
 _REMEDY = "write: timecycle correct OUT 43=mask.png, for points OUT points.csv, or OUT --undo"

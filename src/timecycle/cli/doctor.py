@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from timecycle.cli.console import out
+from timecycle.cli.console import Result, out
 from timecycle.doctor import run_checks
 
 
@@ -10,7 +10,9 @@ from timecycle.doctor import run_checks
 class Doctor:
     """Show what is installed, what is missing, and what this machine will compute on."""
 
-    def __call__(self) -> None:
-        for finding in run_checks():
+    def __call__(self) -> Result:
+        findings = run_checks()
+        for finding in findings:
             remedy = f"  ({finding.remedy})" if finding.remedy else ""
             out.print(f"{'ok ' if finding.ok else '!  '} {finding.name:<14} {finding.value}{remedy}")
+        return {"ok": all(finding.ok for finding in findings), "findings": findings}

@@ -2,15 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg, subcommand
 
-from timecycle.cli.console import out, progress_bars
-from timecycle.cli.options import Device, Out, Precision, Preset, Settings
-from timecycle.config import propagate_config
+from timecycle.cli.console import Result, out, progress_bars, say
+from timecycle.cli.options import MethodOptions, Out, Preset, log_encoder
+from timecycle.data.augment.composites import CompositesConfig
 from timecycle.errors import SettingsError
 from timecycle.evaluation.benchmark import Benchmark
 from timecycle.evaluation.evaluate import evaluate, evaluate_masks
@@ -32,30 +32,27 @@ Sequences = Annotated[tuple[str, ...], arg(metavar="NAME ...", help="only these 
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Protocol(ABC):
+class _Protocol(MethodOptions, ABC):
     """Options of every protocol."""
 
     root: Root
     out: Out
     encoder: Method = DEFAULT_ENCODER
-    preset: Preset = "default"
-    set: Settings = ()
     sequences: Sequences = ()
-    device: Device = "auto"
-    precision: Precision = "fp32"
     overwrite: Annotated[bool, arg(help="replace an existing evaluation")] = False
 
     @abstractmethod
     def find(self) -> Benchmark: ...
 
-    def __call__(self) -> None:
-        config = propagate_config(self.preset, self.set)
+    def __call__(self) -> Result:
+        config = self.config()
         benchmark = self.find()
         method = load_method(self.encoder, device=self.device, precision=self.precision)
+        log_encoder(method.name, method.description, method.sha256)
         with progress_bars() as show:
             report = evaluate(benchmark, method, config, self.out, overwrite=self.overwrite, progress=show)
             pictures = write_pictures(report, self.out, clips=benchmark.clips)
-        _print(report, self.out, pictures)
+        return _print(report, self.out, pictures)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,16 +70,15 @@ class Davis(_Protocol):
     def find(self) -> Benchmark:
         return find_davis(self.root, year=self.year, names=self.sequences)
 
-    def __call__(self) -> None:
+    def __call__(self) -> Result:
         if self.masks is None:
-            super().__call__()
-            return
+            return super().__call__()
         self._refuse_settings()
         benchmark = self.find()
         with progress_bars() as show:
             report = evaluate_masks(benchmark, self.masks, self.out, overwrite=self.overwrite, progress=show)
             pictures = write_pictures(report, self.out, clips=benchmark.clips, predictions=self.masks)
-        _print(report, self.out, pictures)
+        return _print(report, self.out, pictures)
 
     def _refuse_settings(self) -> None:
         """Refuse settings of prediction, which have no effect on stored masks."""
@@ -164,8 +160,10 @@ class Compare:
     a: Annotated[Positional[Path], arg(metavar="A", help="a report.json, or the folder it is in")]
     b: Annotated[Positional[Path], arg(metavar="B", help="the other one")]
 
-    def __call__(self) -> None:
-        out.print(comparison_text(compare(read_report(self.a), read_report(self.b))))
+    def __call__(self) -> Result:
+        comparison = compare(read_report(self.a), read_report(self.b))
+        out.print(comparison_text(comparison))
+        return asdict(comparison)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,14 +180,22 @@ class Evaluate:
         | Annotated[Compare, subcommand("compare")]
     )
 
-    def __call__(self) -> None:
-        self.protocol()
+    def __call__(self) -> Result:
+        return self.protocol()
 
 
-def _print(report: Report, folder: Path, pictures: Sequence[Path]) -> None:
+def _print(report: Report, folder: Path, pictures: Sequence[Path]) -> Result:
     sequences = len(report.per_sequence)
     out.print(f"{report.encoder} on {report.benchmark}, {sequences} sequence{'s' if sequences != 1 else ''}")
     for name, score in report.scores.items():
         out.print(f"  {name:<24} {score:.4f}")
     beside = f"; pictures beside it: {', '.join(path.name for path in pictures)}" if pictures else ""
-    out.print(f"report: {folder / REPORT}{beside}")
+    say(f"report: {folder / REPORT}{beside}")
+    return {
+        "benchmark": report.benchmark,
+        "encoder": report.encoder,
+        "sequences": sequences,
+        "scores": report.scores,
+        "report": folder / REPORT,
+        "pictures": pictures,
+    }

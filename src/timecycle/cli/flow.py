@@ -8,16 +8,14 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from timecycle.api import flow_to_folder
-from timecycle.cli.console import out
-from timecycle.cli.options import AllowDamaged, Device, Encoder, Out, Overwrite, Preset, Settings
-from timecycle.config import propagate_config
+from timecycle.cli.console import Result, say
+from timecycle.cli.options import AllowDamaged, MethodOptions, Out, Overwrite
 from timecycle.labels import index_of
-from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
 from timecycle.video import Frame, open_video
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flow:
+class Flow(MethodOptions):
     """Compute dense correspondence from image A to image B: flow.npy, warp.png, arrows.png and matches.png.
 
     Examples:
@@ -28,19 +26,16 @@ class Flow:
     a: Annotated[Positional[str], arg(metavar="A", help="an image, or VIDEO@FRAME")]
     b: Annotated[Positional[str], arg(metavar="B", help="an image, or VIDEO@FRAME")]
     out: Out
-    encoder: Encoder = DEFAULT_ENCODER
-    preset: Preset = "default"
-    set: Settings = ()
     allow_damaged: AllowDamaged = False
-    device: Device = "auto"
     overwrite: Overwrite = False
 
-    def __call__(self) -> None:
-        config = propagate_config(self.preset, ("anchor_window_px=none", *self.set))
+    def __call__(self) -> Result:
+        config = self.config("anchor_window_px=none")
         a, b = (_read_frame(text, allow_damaged=self.allow_damaged) for text in (self.a, self.b))
-        encoder = load_encoder(self.encoder, device=self.device)
-        flow_to_folder(a, b, self.out, encoder=encoder, config=config, overwrite=self.overwrite)
-        out.print(f"look at {self.out / 'warp.png'}, {self.out / 'arrows.png'} and {self.out / 'matches.png'}")
+        flow_to_folder(a, b, self.out, encoder=self.load_encoder(), config=config, overwrite=self.overwrite)
+        flow, *pictures = (self.out / name for name in ("flow.npy", "warp.png", "arrows.png", "matches.png"))
+        say(f"look at {pictures[0]}, {pictures[1]} and {pictures[2]}")
+        return {"folder": self.out, "flow": flow, "pictures": pictures}
 
 
 def _read_frame(text: str, *, allow_damaged: bool) -> Frame:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.cli.console import out
+from timecycle.cli.console import Result, say
 from timecycle.cli.options import AllowDamaged, Out, Overwrite, VideoArgument
 from timecycle.errors import OutputError, SettingsError
 from timecycle.files import make_folder
@@ -30,7 +30,7 @@ class Frames:
     allow_damaged: AllowDamaged = False
     overwrite: Overwrite = False
 
-    def __call__(self) -> None:
+    def __call__(self) -> Result:
         if not self.frames or min(self.frames) < 0:
             raise SettingsError(
                 f"frame {min(self.frames)} does not exist" if self.frames else "no frame number was given",
@@ -47,7 +47,8 @@ class Frames:
             make_folder(self.out)
             for index, path in sorted(paths.items()):
                 save_picture(path, video[index].image)
-        out.print(f"{len(paths)} frame{'s' if len(paths) > 1 else ''} -> {self.out}")
+        say(f"{len(paths)} frame{'s' if len(paths) > 1 else ''} -> {self.out}")
+        return {"folder": self.out, "files": [path for _, path in sorted(paths.items())]}
 
 
 def _path(folder: Path, number: int) -> Path:

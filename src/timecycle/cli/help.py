@@ -6,6 +6,7 @@ Parsing itself is done by tyro. Its own help cannot leave out defaults of None o
 import dataclasses
 import difflib
 import inspect
+import re
 import shutil
 import textwrap
 import types
@@ -16,19 +17,28 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from tyro.conf import Positional, arg
 
+from timecycle.cli.console import MODE_OPTIONS
 from timecycle.errors import SettingsError
 
 _MAX_COLUMNS = 100
 _HELP_COLUMN = 26
 _HELP = ("-h", "--help")
 _GROUPS = {
-    "output": ("out", "label_files", "json", "resume", "overwrite"),
+    "output": ("out", "label_files", "resume", "overwrite"),
     "annotations": ("box", "box_as_is", "texture", "coordinates", "kind", "names", "exhaustive", "object"),
     "video": ("fps", "allow_damaged"),
     "method": ("encoder", "encoders", "preset", "presets", "set", "device", "precision"),
     "confidence": ("min_confidence", "no_confidence"),
 }
 _METAVARS = {Path: "PATH", int: "N", float: "NUMBER", str: "TEXT"}
+# What tyro says about wrong arguments, and what is printed.
+_PLAIN = {
+    "^Missing from (.*?):": r"`\1` needs",
+    "^Missing value for argument '(.*?)'.*": r"\1 needs a value",
+    "^Unrecognized options:": "unknown arguments:",
+    "^Error parsing (.*?): .*?'(.*?)'.*": r"\1 cannot be '\2'",
+    r"^[Ii]nvalid choice (.*?) for argument '(.*?)'\. Expected one of \((.*)\)": r"\2 cannot be \1; choose one of \3",
+}
 _ArgSettings: Any = type(arg())
 _POSITIONAL = get_args(Positional[str])[1]
 
@@ -76,7 +86,10 @@ def find_command(words: Sequence[str], commands: Mapping[str, Any]) -> Command:
 
 def check_options(command: Command, words: Iterable[str]) -> None:
     """Refuse an option that the command does not have, with the closest one that it has."""
+    if subcommands := _subcommands(command.definition):
+        raise SettingsError(f"`{command}` needs a command", remedy=f"choose one of {', '.join(subcommands)}")
     known = [name for argument in _arguments(command.definition) for name in argument.names]
+    known += [name for names, _ in MODE_OPTIONS.values() for name in names]
     for word in words:
         name = word.partition("=")[0].replace("_", "-")
         if word.startswith("--") and name not in (*known, *_HELP, "--"):
@@ -105,11 +118,13 @@ def command_help(command: Command) -> str:
         paragraphs.append(f"{command} COMMAND --help describes a command.")
     else:
         paragraphs.append(_table("arguments", ((one.metavar, one.help) for one in positional), width))
-        for title in (*_GROUPS, "other options"):
-            rows = [(one.invocation, one.help) for one in options if _group(one) == title]
-            if title == "other options":
-                rows.append(("-h, --help", "print this help"))
-            paragraphs.append(_table(title, rows, width))
+        for title, fields in _GROUPS.items():
+            grouped = sorted((one for one in options if one.field in fields), key=lambda one: fields.index(one.field))
+            paragraphs.append(_table(title, ((one.invocation, one.help) for one in grouped), width))
+        others = (one for one in options if not any(one.field in fields for fields in _GROUPS.values()))
+        paragraphs.append(_table("other options", ((one.invocation, one.help) for one in others), width))
+        every = [(", ".join(names), text) for names, text in MODE_OPTIONS.values()]
+        paragraphs.append(_table("messages", [*every, ("-h, --help", "print this help")], width))
     return "\n\n".join(filter(None, paragraphs))
 
 
@@ -158,10 +173,6 @@ def _subcommands(definition: Any) -> dict[str, Any]:
     return {one[1].name: one[0] for one in found if dataclasses.is_dataclass(one[0])}
 
 
-def _group(option: _Argument) -> str:
-    return next((title for title, fields in _GROUPS.items() if option.field in fields), "other options")
-
-
 def _summary(definition: Any) -> str:
     return (inspect.getdoc(definition) or "").partition("\n")[0]
 
@@ -187,6 +198,20 @@ def _fill(text: str, width: int, first: str = "", later: str = "") -> str:
     return textwrap.fill(
         text, width, initial_indent=first, subsequent_indent=later, break_on_hyphens=False, break_long_words=False
     )
+
+
+def parse_problem(printed: str) -> str:
+    """Turn the box that tyro prints about wrong arguments into one line, in the words of this command line."""
+    sections: list[list[str]] = [[]]
+    for line in printed.replace("│", "").splitlines():
+        if line.startswith("╭") or (line.strip() and not line.strip(" ─-")):
+            sections.append([])  # at a line across: after the title, and after what is wrong
+        elif not line.startswith(" " * 9):  # so far in stands the help of an option
+            sections[-1].append(line)
+    text = " ".join(" ".join(sections[1] if len(sections) > 1 else sections[0]).split()).rstrip(".")
+    for pattern, plain in _PLAIN.items():
+        text = re.sub(pattern, plain, text)
+    return text or "these arguments cannot be parsed"
 
 
 def _suggestion(word: str, known: Iterable[str], command: Command) -> str:

@@ -1,26 +1,28 @@
 """The commands, exit codes, and how errors are printed."""
 
-import logging
+import io
 import os
 import select
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import redirect_stderr
 from importlib import import_module
 from typing import Any
 
 import tyro
 
-from timecycle.cli.console import err, out
-from timecycle.cli.help import asks_for_help, check_options, command_help, find_command
+from timecycle.cli.console import ExitCode, Mode, Result, err, out, print_json, printing, split_mode
+from timecycle.cli.help import Command, asks_for_help, check_options, command_help, find_command, parse_problem
 from timecycle.concurrency import usable_cores
-from timecycle.errors import TimecycleError, first_line
+from timecycle.errors import SettingsError, TimecycleError, first_line
 from timecycle.shortages import explain_error
 from timecycle.version import __version__
 
-_SIGPIPE = 13
+_VERSION = ("-V", "--version")
 _TRACEBACK = "TIMECYCLE_TRACEBACK"
-_RESUME = "; to resume, run it again with --resume and without --overwrite"
-_AGAIN = "; to resume, run it again"
+_RESUME = "to resume, run it again with --resume and without --overwrite"
+_AGAIN = "to resume, run it again"
 _HOW_TO_RESUME = {"propagate": _RESUME, "train": _RESUME, "pack": _AGAIN, "bulk": _AGAIN}
 
 
@@ -49,12 +51,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
     0: done. 1: some videos failed, or an unexpected error. 2: an error that the user can fix, in one line with a
-    remedy. 130: interrupted.
+    remedy. 130: interrupted. 141: nobody reads the output any more.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    words, mode = split_mode(sys.argv[1:] if arguments is None else arguments)
     try:
         try:
-            return _run(words)
+            if not words or asks_for_help(words) or words[0] in _VERSION:
+                return _describe(words)
+            with printing(mode):
+                code, result = _run(words, mode)
+            if mode.json:
+                print_json(result)
+            return code
         finally:
             sys.stdout.flush()  # here, where a closed pipe is still caught
     except BrokenPipeError:
@@ -62,47 +70,68 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         # As after `| head`: nobody reads the rest of the output, nor what Python flushes at its end.
         _discard_output()
-        return 128 + _SIGPIPE
+        return ExitCode.CLOSED_PIPE
     except OSError as error:  # standard output cannot be written, for example to a full disk
         _discard_output()
-        return _print_error(error)
+        return _fail(error)[0]
 
 
-def _run(words: list[str]) -> int:
-    if words in (["--version"], ["-V"]):
-        out.print(f"timecycle {__version__}")
-        return 0
-    if words in ([], ["-h"], ["--help"]):
+def _describe(words: list[str]) -> int:
+    """Print the version, or the help of all commands or of one."""
+    if words[:1] in ([], ["-h"], ["--help"]):
         out.print(_help())
-        return 0
-    logging.basicConfig(format="%(message)s", level=logging.WARNING, handlers=[_ConsoleHandler()])
+    elif words[0] in _VERSION:
+        out.print(f"timecycle {__version__}")
+    else:
+        try:
+            out.print(command_help(find_command(words, _definitions(words[0]))))
+        except TimecycleError as error:
+            return _fail(error)[0]
+    return ExitCode.DONE
+
+
+def _run(words: list[str], mode: Mode) -> tuple[int, Result]:
+    """Run a command; return its exit code and what --json prints."""
+    start, how_to_resume = time.monotonic(), ""
     try:
+        if mode.quiet and mode.verbose:
+            raise SettingsError("--quiet and --verbose were both given", remedy="leave one of them out")
         typed = find_command(words, _definitions(words[0]))
-        if asks_for_help(words):
-            out.print(command_help(typed))
-            return 0
         check_options(typed, words)
-    except TimecycleError as error:
-        return _print_error(error)
-    command = tyro.cli(
-        _definitions(words[0])[words[0]],
-        prog=f"timecycle {words[0]}",
-        args=words[1:],
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff),
-    )
-    _limit_threads()
-    try:
-        code = command()
+        command = _parse(typed, words)
+        _limit_threads()
+        how_to_resume = _HOW_TO_RESUME.get(words[0], "")
+        result: Result = command()
     except BrokenPipeError:
         raise
-    except KeyboardInterrupt:
-        err.print(f"interrupted{_HOW_TO_RESUME.get(words[0], '')}")
-        return 130
+    except KeyboardInterrupt as interrupt:
+        remedy = str(interrupt) or how_to_resume
+        err.print("; ".join(filter(None, ("interrupted", remedy))))
+        return _error("Interrupted", "interrupted", remedy or "run it again", ExitCode.INTERRUPTED)
     except Exception as error:
         if os.environ.get(_TRACEBACK) and not isinstance(error, TimecycleError):
             raise
-        return _print_error(error)
-    return code if isinstance(code, int) else 0
+        return _fail(error)
+    code = result.pop("exit_code", ExitCode.DONE)
+    seconds = round(time.monotonic() - start, 3)
+    return code, {"command": " ".join(typed.words), **result, "seconds": seconds, "exit_code": int(code)}
+
+
+def _parse(typed: Command, words: list[str]) -> Any:
+    """Build the command from its words; what tyro prints about wrong ones becomes an error like any other."""
+    printed = io.StringIO()
+    try:
+        with redirect_stderr(printed):
+            return tyro.cli(
+                _definitions(words[0])[words[0]],
+                prog=f"timecycle {words[0]}",
+                args=words[1:],
+                config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff),
+            )
+    except SystemExit as stop:
+        raise SettingsError(
+            parse_problem(printed.getvalue()), remedy=f"{typed} --help describes its arguments"
+        ) from stop
 
 
 def _definitions(word: str) -> dict[str, Any]:
@@ -112,17 +141,21 @@ def _definitions(word: str) -> dict[str, Any]:
     return {word: getattr(import_module(f"timecycle.cli.{word}"), _COMMANDS[word][0])}
 
 
-def _print_error(error: Exception) -> int:
-    """Print what went wrong and what to try; return the exit code."""
+def _fail(error: Exception) -> tuple[int, Result]:
+    """Print what went wrong and what to try; return the exit code and what --json prints."""
     known = explain_error(error)
     if known is not None:
-        err.print(f"error: {known.problem}\n  try: {known.remedy}")
-        return 2
-    err.print(
-        f"error: this should not have happened: {type(error).__name__}: {first_line(error)}\n"
-        f"  try: the same with {_TRACEBACK}=1 set, and report what it prints"
-    )
-    return 1
+        kind, problem, remedy, code = type(known).__name__, known.problem, known.remedy, ExitCode.REFUSED
+    else:
+        kind, code = "UnexpectedError", ExitCode.FAILED
+        problem = f"this should not have happened: {type(error).__name__}: {first_line(error)}"
+        remedy = f"the same with {_TRACEBACK}=1 set, and report what it prints"
+    err.print(f"error: {problem}\n  try: {remedy}")
+    return _error(kind, problem, remedy, code)
+
+
+def _error(kind: str, message: str, remedy: str, code: ExitCode) -> tuple[int, Result]:
+    return code, {"error": {"kind": kind, "message": message, "remedy": remedy, "exit_code": int(code)}}
 
 
 def _discard_output() -> None:
@@ -156,13 +189,6 @@ def _reader_is_gone() -> bool:
     except (OSError, ValueError):  # standard output is no file
         return False
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
-
-
-class _ConsoleHandler(logging.Handler):
-    """Prints log messages on the console that shows progress, so that neither garbles the other."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        err.print(self.format(record))
 
 
 def _limit_threads() -> None:

@@ -1,22 +1,29 @@
 """Options that several commands share."""
 
 import dataclasses
+import logging
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
 from timecycle.confidence.fusion import ConfidenceConfig
-from timecycle.config import preset_names
+from timecycle.config import preset_names, propagate_config
 from timecycle.errors import LabelError, SettingsError
+from timecycle.kernel.library import find_kernel
 from timecycle.labels.reading import is_label_file
 from timecycle.model import inference
-from timecycle.model.registry import PrecisionChoice, encoder_names
+from timecycle.model.encoder import Encoder as LoadedEncoder
+from timecycle.model.registry import DEFAULT_ENCODER, PrecisionChoice, encoder_names, load_encoder
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.runs.outputs import LabelFiles
+from timecycle.video import Video
 from timecycle.video.image_file import IMAGE_SUFFIXES
+
+log = logging.getLogger("timecycle")
 
 _PRESETS = ", ".join(preset_names("propagate"))
 _SETTINGS = ", ".join(field.name for field in dataclasses.fields(PropagateConfig))
@@ -69,15 +76,79 @@ def _is_video(path: Path) -> bool:
     return path.is_file() and not is_label_file(str(path)) and path.suffix.lower() not in IMAGE_SUFFIXES
 
 
-def confidence_settings(*, min_confidence: float, no_confidence: bool) -> ConfidenceConfig | None:
-    """The settings of the confidence estimate; None without one."""
-    if no_confidence and min_confidence:
-        raise SettingsError(
-            "--min-confidence needs the confidence that --no-confidence leaves out", remedy="leave one of them out"
-        )
-    return None if no_confidence else ConfidenceConfig(min_confidence=min_confidence)
+@dataclass(frozen=True, kw_only=True)
+class MethodOptions:
+    """How labels are propagated: the options of every command that matches frames."""
+
+    encoder: Encoder = DEFAULT_ENCODER
+    preset: Preset = "default"
+    set: Settings = ()
+    device: Device = "auto"
+    precision: Precision = "fp32"
+
+    def config(self, *defaults: str) -> PropagateConfig:
+        """The settings of the preset, changed by the defaults of the command and then by --set."""
+        return read_config(self.preset, (*defaults, *self.set))
+
+    def load_encoder(self) -> LoadedEncoder:
+        return read_encoder(self.encoder, self.device, self.precision)
 
 
-def absolute_encoder(encoder: str) -> str:
-    """The encoder's name, with a path made absolute so that it can be found from any folder."""
-    return str(Path(encoder).absolute()) if Path(encoder).exists() else encoder
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(MethodOptions):
+    """What a run estimates, reads and writes: the options of `propagate` and `bulk`."""
+
+    min_confidence: MinConfidence = 0.0
+    no_confidence: NoConfidence = False
+    label_files: LabelFilesOption = "palette"
+    allow_damaged: AllowDamaged = False
+
+    def confidence(self) -> ConfidenceConfig | None:
+        """The settings of the confidence estimate; None without one."""
+        if self.no_confidence and self.min_confidence:
+            raise SettingsError(
+                "--min-confidence needs the confidence that --no-confidence leaves out", remedy="leave one of them out"
+            )
+        return None if self.no_confidence else ConfidenceConfig(min_confidence=self.min_confidence)
+
+    def absolute_encoder(self) -> str:
+        """The encoder's name, with a path made absolute so that it can be found from any folder."""
+        return str(Path(self.encoder).absolute()) if Path(self.encoder).exists() else self.encoder
+
+
+def read_config(preset: str, overrides: Sequence[str] = ()) -> PropagateConfig:
+    """Read the settings of a preset; --verbose prints them."""
+    config = propagate_config(preset, overrides)
+    changed = f" with {' '.join(overrides)}" if overrides else ""
+    values = ", ".join(f"{name} {value}" for name, value in dataclasses.asdict(config).items())
+    log.info("preset %s%s: %s", preset, changed, values)
+    return config
+
+
+def read_encoder(name: str, device: inference.Device, precision: PrecisionChoice) -> LoadedEncoder:
+    """Load an encoder; --verbose prints what computes its features and matches."""
+    loaded = load_encoder(name, device=device, precision=precision)
+    log_encoder(loaded.name, loaded.description, loaded.sha256)
+    why = " (auto takes the first of cuda, mps and cpu that is there)" if device == "auto" else ""
+    log.info("device %s%s", inference.pick_device(device), why)
+    return loaded
+
+
+def log_encoder(name: str, description: str, sha256: str) -> None:
+    kernel = find_kernel()
+    matching = f"compiled kernel ({kernel.variant})" if kernel.functions is not None else f"torch: {kernel.reason}"
+    log.info("encoder %s: %s, sha256 %s", name, description, sha256[:8])
+    log.info("matching on the CPU: %s", matching)
+
+
+def log_video(video: Video, config: PropagateConfig) -> None:
+    size = video.size
+    encoded = min(config.image_size_px, size.height_px, size.width_px)
+    log.info(
+        "video %s: %d frames of %dx%d, encoded with a shorter side of %d px",
+        video.name,
+        len(video),
+        size.width_px,
+        size.height_px,
+        encoded,
+    )

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.cli.console import err, out, progress_bars
+from timecycle.cli.console import ExitCode, Result, err, progress_bars, say
 from timecycle.concurrency import usable_cores
 from timecycle.data.packing.pack import MAX_CORRUPT, PACK, Counts, PackConfig, check_pack, pack
 from timecycle.data.packing.transcode import ClipFormat
@@ -43,7 +43,7 @@ class PackVideos:
     workers: Annotated[int, arg(help="number of processes that cut videos")] = field(default_factory=usable_cores)
     check: Annotated[bool, arg(help="read every shard back at the end and compare its checksum")] = False
 
-    def __call__(self) -> int:
+    def __call__(self) -> Result:
         store = open_store(self.destination)
         config = PackConfig(clips=ClipFormat(short_side_px=self.short_side, fps=self.fps), shard_mb=self.shard_mb)
         with progress_bars() as bar:
@@ -61,15 +61,28 @@ class PackVideos:
                 f"{len(problems)} shards differ from what was packed, the first: {problems[0]}",
                 remedy="delete them and pack again",
             )
-        out.print(_summary(done.counts))
+        counts = done.counts
+        say(_summary(counts))
         size = sum(shard.size for shard in done.shards)
         checked = ", all verified" if self.check else ""
-        out.print(f"{store.name}: {len(done.shards)} shards, {size / 1e6:,.1f} MB{checked}; {PACK} lists them")
-        if not done.counts.is_alarming:
-            return 0
-        share = f"{done.counts.corrupt / done.counts.videos:.0%}"
-        err.print(f"alarm: {share} of the videos cannot be read, more than {MAX_CORRUPT:.0%}: sources.jsonl says why")
-        return 1
+        say(f"{store.name}: {len(done.shards)} shards, {size / 1e6:,.1f} MB{checked}; {PACK} lists them")
+        if counts.is_alarming:
+            share = f"{counts.corrupt / counts.videos:.0%}"
+            err.print(
+                f"alarm: {share} of the videos cannot be read, more than {MAX_CORRUPT:.0%}: sources.jsonl says why"
+            )
+        return {
+            "destination": store.name,
+            "videos": counts.videos,
+            "unreadable_videos": counts.corrupt,
+            "video_seconds": counts.seconds,
+            "clips": counts.clips,
+            "left_out_clips": {"static": counts.static, "short": counts.short, "duplicate": counts.duplicate},
+            "shards": len(done.shards),
+            "bytes": size,
+            "verified": self.check,
+            "exit_code": ExitCode.FAILED if counts.is_alarming else ExitCode.DONE,
+        }
 
 
 def _work_folder(destination: str) -> Path:

@@ -5,12 +5,11 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.cli.console import out
-from timecycle.config import preset_names, preset_text
+from timecycle.cli.console import Result, out
+from timecycle.config import preset_names, preset_text, read_preset
 from timecycle.errors import SettingsError
 
 _COMMANDS = ("propagate", "train")
-_COLUMNS = 80
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,20 +23,31 @@ class Presets:
 
     name: Annotated[Positional[str | None], arg(metavar="NAME", help="the preset to print")] = None
 
-    def __call__(self) -> None:
+    def __call__(self) -> Result:
+        every = [(command, name) for command in _COMMANDS for name in preset_names(command)]
+        found = [(command, name) for command, name in every if self.name in (None, name)]
+        if not found:
+            names = sorted({name for _, name in every})
+            raise SettingsError(f"there is no preset {self.name!r}", remedy=f"choose one of {', '.join(names)}")
         if self.name is None:
             for command in _COMMANDS:
                 out.print(f"timecycle {command} --preset")
                 for name in preset_names(command):
-                    line = f"  {name:<15}{_summary(command, name)}"
-                    out.print(line if len(line) < _COLUMNS else f"{line[: _COLUMNS - 4]}...")
-            return
-        found = [command for command in _COMMANDS if self.name in preset_names(command)]
-        if not found:
-            names = sorted({name for command in _COMMANDS for name in preset_names(command)})
-            raise SettingsError(f"there is no preset {self.name!r}", remedy=f"choose one of {', '.join(names)}")
-        texts = (f"# timecycle {command} --preset {self.name}\n{preset_text(command, self.name)}" for command in found)
-        out.print("\n".join(texts), end="")
+                    out.print(f"  {name:<15}{_summary(command, name)}")
+        else:
+            texts = (f"# timecycle {command} --preset {name}\n{preset_text(command, name)}" for command, name in found)
+            out.print("\n".join(texts), end="")
+        return {
+            "presets": [
+                {
+                    "command": command,
+                    "name": name,
+                    "summary": _summary(command, name),
+                    "settings": read_preset(command, name),
+                }
+                for command, name in found
+            ]
+        }
 
 
 def _summary(command: str, name: str) -> str:

@@ -10,33 +10,14 @@ from typing import Annotated
 import numpy as np
 from tyro.conf import Positional, UseAppendAction, arg
 
-from timecycle.cli.console import out, progress
-from timecycle.cli.options import (
-    AllowDamaged,
-    Device,
-    Encoder,
-    Fps,
-    Kind,
-    LabelFilesOption,
-    MinConfidence,
-    NoConfidence,
-    Overwrite,
-    Precision,
-    Preset,
-    Settings,
-    VideoArgument,
-    absolute_encoder,
-    confidence_settings,
-    refuse_swapped,
-)
-from timecycle.config import propagate_config
+from timecycle.cli.console import Result, progress, say
+from timecycle.cli.options import Fps, Kind, Overwrite, RunOptions, VideoArgument, log_video, refuse_swapped
 from timecycle.errors import LabelError, SettingsError
 from timecycle.extras import import_extra
 from timecycle.labels import Coordinates, Labels, Masks, Texture, path_of, read_labels, striped
 from timecycle.labels.box import Box, Region, masks_of_boxes, object_in_box, whole_box
 from timecycle.labels.file import note
 from timecycle.labels.names import names_beside, names_of, parse_names
-from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
 from timecycle.propagation.video import check_labels, space_of
 from timecycle.runs.run import Origin, RunSpec, refuse_inside, run
 from timecycle.video import Video, open_video
@@ -45,7 +26,7 @@ _NEED_REVIEW = ("uncertain", "lost")  # states of a frame
 
 
 @dataclass(frozen=True, kw_only=True)
-class Propagate:
+class Propagate(RunOptions):
     """Propagate the annotations of some frames through the whole video.
 
     Examples:
@@ -85,30 +66,21 @@ class Propagate:
     exhaustive: Annotated[
         bool, arg(help="annotated frames show every object: one that is not annotated there is absent")
     ] = False
-    encoder: Encoder = DEFAULT_ENCODER
-    preset: Preset = "default"
-    set: Settings = ()
     fps: Fps = None
-    allow_damaged: AllowDamaged = False
-    device: Device = "auto"
-    precision: Precision = "fp32"
-    min_confidence: MinConfidence = 0.0
-    no_confidence: NoConfidence = False
-    label_files: LabelFilesOption = "palette"
     resume: Annotated[bool, arg(help="resume an interrupted run")] = False
     overwrite: Overwrite = False
 
-    def __call__(self) -> None:
+    def __call__(self) -> Result:
         refuse_swapped("propagate", self.video, self.labels, *(() if self.out is None else ("-o", self.out)))
-        config = propagate_config(self.preset, self.set)
-        confidence = confidence_settings(min_confidence=self.min_confidence, no_confidence=self.no_confidence)
+        config, confidence = self.config(), self.confidence()
         with open_video(self.video, fps=self.fps, allow_damaged=self.allow_damaged) as video:
             labels = check_labels(video, self._read_labels(video))  # before anything is loaded or written
-            encoder = load_encoder(self.encoder, device=self.device, precision=self.precision)
+            log_video(video, config)
+            encoder = self.load_encoder()
             origin = Origin(
                 video=str(Path(self.video).absolute()),
                 fps=self.fps,
-                encoder=absolute_encoder(self.encoder),
+                encoder=self.absolute_encoder(),
                 device=self.device,
                 precision=self.precision,
             )
@@ -124,12 +96,20 @@ class Propagate:
             )
             with progress("propagating") as show:
                 done = run(spec, self._folder, resume=self.resume, overwrite=self.overwrite, progress=show)
-        if done.already:
-            out.print(f"this run is finished: {done.frames} frames -> {done.folder}{_review_hint(done.folder)}")
-        else:
-            time = f"in {done.seconds:.1f} s"
-            out.print(f"{done.frames} frames {time} -> {done.folder}{_review_hint(done.folder)}")
-        out.print(f"look at {done.folder / 'contact.png'} and {done.folder / 'overlay.mp4'}")
+        contact, overlay, review = done.folder / "contact.png", done.folder / "overlay.mp4", _to_review(done.folder)
+        what = f"this run is finished: {done.frames} frames"
+        if not done.already:
+            what = f"{done.frames} frames in {done.seconds:.1f} s"
+        say(f"{what} -> {done.folder}{_review_hint(done.folder, len(review))}")
+        say(f"look at {contact} and {overlay}")
+        return {
+            "folder": done.folder,
+            "frames": done.frames,
+            "was_finished": done.already,
+            "frames_to_review": review,
+            "contact_sheet": contact,
+            "overlay_video": overlay,
+        }
 
     @property
     def _folder(self) -> Path:
@@ -214,10 +194,14 @@ class Propagate:
             raise LabelError(f"{used[0]} and {used[1]} were both given", remedy=f"leave out {used[1]}")
 
 
-def _review_hint(folder: Path) -> str:
-    """How many frames need review and the command to find them; nothing if none does."""
+def _to_review(folder: Path) -> list[int]:
+    """The numbers of the frames that need review."""
     with (folder / "frames.csv").open(encoding="utf-8", newline="") as file:
-        count = sum(row["state"] in _NEED_REVIEW for row in csv.DictReader(file))
+        return [int(row["frame_number"]) for row in csv.DictReader(file) if row["state"] in _NEED_REVIEW]
+
+
+def _review_hint(folder: Path, count: int) -> str:
+    """How many frames need review and the command to find them; nothing if none does."""
     if not count:
         return ""
     return f"; {count} need{'s' if count == 1 else ''} review: timecycle check {shlex.quote(str(folder))}"

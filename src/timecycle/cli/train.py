@@ -11,7 +11,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.cli.console import Bar, err, out, progress_bars
+from timecycle.cli.console import Bar, ExitCode, Result, note, progress_bars, say
 from timecycle.cli.options import Out
 from timecycle.config import build, preset_names, train_config
 from timecycle.errors import SettingsError
@@ -26,7 +26,6 @@ from timecycle.training.settings import TrainConfig
 from timecycle.training.trainer import steps_in
 
 _PRESETS = ", ".join(preset_names("train"))
-_INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
 _MUCH_WAITING = 0.1  # share of the time; below it, reading clips keeps up with training
 
 
@@ -72,7 +71,7 @@ class Train:
     resume: Annotated[bool, arg(help="resume the run in the folder, with its own settings")] = False
     overwrite: Annotated[bool, arg(help="replace an earlier run")] = False
 
-    def __call__(self) -> None:
+    def __call__(self) -> Result:
         self._check_amounts()
         group = process_group()
         try:
@@ -81,12 +80,21 @@ class Train:
         except KeyboardInterrupt:
             if has_record(self.out):
                 raise
-            err.print("interrupted before the first step; run the same command again: probed videos are kept")
-            raise SystemExit(_INTERRUPTED) from None
-        if group.is_main:
-            self._print(done)
-        if done.interrupted:
-            raise SystemExit(_INTERRUPTED)
+            raise KeyboardInterrupt("run the same command again: probed videos are kept") from None
+        code = ExitCode.INTERRUPTED if done.interrupted else ExitCode.DONE
+        if not group.is_main:
+            raise SystemExit(code)  # one process prints the result
+        self._print(done)
+        return {
+            "folder": self.out,
+            "steps": done.steps,
+            "interrupted": done.interrupted,
+            "weights": done.weights,
+            "scores": None if done.after is None else done.after.figures(),
+            "scores_before": None if done.before is None else done.before.figures(),
+            "journal": self.out / "journal.jsonl",
+            "exit_code": code,
+        }
 
     def _train(self, bar: Callable[[str], Bar], group: ProcessGroup) -> trainer.TrainingResult:
         if self.resume:
@@ -98,8 +106,8 @@ class Train:
         callbacks = trainer.Callbacks(
             step=_show_on(bar("training")),
             probed=probing or _ignore,
-            info=err.print if group.is_main else _ignore,
-            warning=err.print,
+            info=note if group.is_main else _ignore,
+            warning=note,
         )
         if not self.resume:
             config = self._config()
@@ -170,32 +178,32 @@ class Train:
     def _config_for_minutes(self, minutes: float, config: TrainConfig, callbacks: trainer.Callbacks) -> TrainConfig:
         """Set the number of steps that take about so many minutes."""
         _refuse_several_processes()
-        err.print("timing a few steps first, to compute how many fit")
+        note("timing a few steps first, to compute how many fit")
         trainer.prepare(
             self._videos, self.out, overwrite=self.overwrite, callbacks=callbacks, processes=os.cpu_count() or 1
         )
         fitting = steps_in(minutes, self._videos, self.out, config)
-        out.print(f"{fitting} steps take about {minutes:g} minutes here")
+        say(f"{fitting} steps take about {minutes:g} minutes here")
         fewest = fewest_steps(config.batch)
         if fitting < fewest:
-            err.print(f"note: that is too few to learn anything; train for {fewest} steps or more")
+            note(f"note: that is too few to learn anything; train for {fewest} steps or more")
         return dataclasses.replace(config, steps=fitting)
 
     def _print(self, done: trainer.TrainingResult) -> None:
         if done.weights is None:
             command = shlex.join(["timecycle", "train", self.videos, "-o", str(self.out), "--resume"])
-            out.print(f"stopped after {done.steps} steps, all saved; to resume: {command}")
+            say(f"stopped after {done.steps} steps, all saved; to resume: {command}")
             return
         if done.after is None:
-            out.print(f"this run is finished: {done.steps:,} of {done.steps:,} steps")
+            say(f"this run is finished: {done.steps:,} of {done.steps:,} steps")
         else:
             for name, value in done.after.figures().items():
                 before = f" (before: {done.before.figures()[name]:.3f})" if done.before is not None else ""
-                out.print(f"  {name:<16} {value:.3f}{before}")
+                say(f"  {name:<16} {value:.3f}{before}")
             advice = recommendation(done.before, done.after, steps=done.steps, batch=done.batch)
             if advice:
-                out.print(advice)
-        out.print(f"weights: {done.weights}; curves: {self.out / 'journal.jsonl'}; pictures: {self.out / 'pictures'}")
+                say(advice)
+        say(f"weights: {done.weights}; curves: {self.out / 'journal.jsonl'}; pictures: {self.out / 'pictures'}")
 
 
 def _refuse_several_processes() -> None:

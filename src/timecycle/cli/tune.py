@@ -5,11 +5,20 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.cli.console import out, progress
-from timecycle.cli.options import AllowDamaged, Device, Fps, Precision, TrackKindOption, VideoArgument, refuse_swapped
-from timecycle.config import propagate_config
+from timecycle.cli.console import Result, out, progress
+from timecycle.cli.options import (
+    AllowDamaged,
+    Device,
+    Fps,
+    Precision,
+    TrackKindOption,
+    VideoArgument,
+    read_config,
+    read_encoder,
+    refuse_swapped,
+)
 from timecycle.labels import read_labels
-from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
+from timecycle.model.registry import DEFAULT_ENCODER
 from timecycle.propagation.video import check_labels
 from timecycle.review.tune import Candidate, tune
 from timecycle.video import open_video
@@ -38,23 +47,29 @@ class Tune:
     device: Device = "auto"
     precision: Precision = "fp32"
 
-    def __call__(self) -> None:
+    def __call__(self) -> Result:
         refuse_swapped("tune", self.video, self.labels)
         with open_video(self.video, fps=self.fps, allow_damaged=self.allow_damaged) as video:
             labels = check_labels(
                 video, read_labels(self.labels, kind=self.kind, numbers=video.numbers, size=video.size.shape)
             )
             index = min(labels)
-            candidates = [
-                Candidate(
-                    f"--encoder {name} --preset {preset}",
-                    load_encoder(name, device=self.device, precision=self.precision),
-                    propagate_config(preset),
-                )
+            options = {
+                f"--encoder {name} --preset {preset}": (name, preset)
                 for name in self.encoders
                 for preset in self.presets
+            }
+            candidates = [
+                Candidate(text, read_encoder(name, self.device, self.precision), read_config(preset))
+                for text, (name, preset) in options.items()
             ]
             with progress("forward and back") as show:
                 tried = tune(video, index, labels[index], candidates, frames=self.frames, progress=show)
         for rank, candidate in enumerate(tried, 1):
             out.print(f"{rank:>2}. cycle error {candidate.cycle_error:.3f}   {candidate.name}")
+        ranking = [
+            {"encoder": name, "preset": preset, "cycle_error": candidate.cycle_error}
+            for candidate in tried
+            for name, preset in (options[candidate.name],)
+        ]
+        return {"ranking": ranking}

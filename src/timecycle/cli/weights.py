@@ -7,7 +7,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg, subcommand
 
-from timecycle.cli.console import out
+from timecycle.cli.console import Result, out, say
 from timecycle.errors import OutputError, WeightsError
 from timecycle.files import sha256
 from timecycle.model.bundled import bundled_weights, find_bundled, verify_weights
@@ -21,11 +21,14 @@ Name = Annotated[Positional[str], arg(metavar="WEIGHTS", help="a name from `time
 class List:
     """List the bundled weights."""
 
-    def __call__(self) -> None:
+    def __call__(self) -> Result:
+        listed = []
         for weights in bundled_weights():
-            card = read_card(weights.path)
-            size_mb = weights.path.stat().st_size / 1e6
-            out.print(f"{weights.name}  {size_mb:.1f} MB  {card.trained_on if card else ''}")
+            card, size = read_card(weights.path), weights.path.stat().st_size
+            trained_on = card.trained_on if card else ""
+            out.print(f"{weights.name}  {size / 1e6:.1f} MB  {trained_on}")
+            listed.append({"name": weights.name, "file": weights.path, "bytes": size, "trained_on": trained_on})
+        return {"weights": listed}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +37,13 @@ class Verify:
 
     weights: Annotated[Positional[tuple[str, ...]], arg(metavar="WEIGHTS ...", help="names or files")] = ()
 
-    def __call__(self) -> None:
+    def __call__(self) -> Result:
         paths = [_find(weights) for weights in self.weights] or [weights.path for weights in bundled_weights()]
+        verified = []
         for path in paths:
-            out.print(f"ok  {path.name}  sha256 {verify_weights(path)}")
+            verified.append({"file": path, "sha256": verify_weights(path)})
+            out.print(f"ok  {path.name}  sha256 {verified[-1]['sha256']}")
+        return {"weights": verified}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +52,7 @@ class Show:
 
     weights: Name
 
-    def __call__(self) -> None:
+    def __call__(self) -> Result:
         path = _find(self.weights)
         if not path.is_file():
             raise WeightsError(
@@ -56,7 +62,9 @@ class Show:
         card = read_card(path)
         if card is None:
             raise WeightsError(f"{path} has no card", remedy=f"put one beside it: {path.with_suffix('.json')}")
-        out.print(_text(path, card))
+        checksum = sha256([path])
+        out.print(_text(path, checksum, card))
+        return {"file": path, "sha256": checksum, "card": card}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +88,7 @@ class Convert:
     )
     overwrite: Annotated[bool, arg(help="replace an existing file")] = False
 
-    def __call__(self) -> None:
+    def __call__(self) -> Result:
         target = self.out or self.checkpoint.with_name(self.checkpoint.name.partition(".")[0])
         target = target.with_name(target.name.removesuffix(".safetensors") + ".safetensors")
         if target.exists() and not self.overwrite:
@@ -97,9 +105,9 @@ class Convert:
             },
         )
         save_weights(target, checkpoint.model, card)
-        out.print(
-            f"{checkpoint.layout.description}: {checkpoint.model.config.architecture}\nuse it with --encoder {target}"
-        )
+        layout, architecture = checkpoint.layout.description, checkpoint.model.config.architecture
+        say(f"{layout}: {architecture}\nuse it with --encoder {target}")
+        return {"file": target, "layout": layout, "architecture": architecture}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,19 +121,19 @@ class Weights:
         | Annotated[Convert, subcommand("convert")]
     )
 
-    def __call__(self) -> None:
-        self.verb()
+    def __call__(self) -> Result:
+        return self.verb()
 
 
 def _find(name_or_path: str) -> Path:
     return find_bundled(name_or_path) or Path(name_or_path)
 
 
-def _text(path: Path, card: Card) -> str:
+def _text(path: Path, checksum: str, card: Card) -> str:
     encoder = ", ".join(f"{name} {value}" for name, value in dataclasses.asdict(card.encoder).items())
     lines = {
         "file": path.name,
-        "sha256": sha256([path]),
+        "sha256": checksum,
         "encoder": encoder,
         "trained on": card.trained_on,
         "licence": card.licence,
