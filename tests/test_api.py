@@ -290,7 +290,7 @@ def test_repr_is_one_short_line(clip, mask, world):
     for value in values:
         assert len(repr(value)) <= 220, repr(value)
         assert "\n" not in repr(value)
-    assert repr(tc.Masks(world.mask(0))) == "Masks(96x64, objects 1, 2)"
+    assert repr(tc.Masks(world.mask(0))) == "Masks(2 objects: 1, 2; 96x64 px)"
     assert repr(points).endswith("; 40 visible)")
 
 

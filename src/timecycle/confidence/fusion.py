@@ -57,7 +57,10 @@ class ObjectConfidence:
 
 @dataclass(frozen=True, eq=False)
 class Confidence:
-    """Of one frame: as sure as the least sure object that counts (`least_sure`)."""
+    """The confidence of one frame, of each of its objects and of each feature cell, from 0 to 1.
+
+    `value` and `state` of the frame are those of its least confident object that counts (`least_confident`).
+    """
 
     objects: Mapping[str, ObjectConfidence]
     cells: Float[Tensor, "rows columns"]

@@ -20,7 +20,7 @@ from timecycle.labels.file import check_label_file
 from timecycle.labels.label_map import Extent, LabelValues
 from timecycle.labels.names import refuse_formula
 from timecycle.labels.palette import RGB, colour_of
-from timecycle.labels.space import Labels, Objects, Presence, listed
+from timecycle.labels.space import Labels, Objects, Presence, counted
 
 COLUMNS = ("frame", "name", "x", "y", "visible", "confidence")
 
@@ -87,7 +87,7 @@ class Keypoints(Labels):
         write_text(path, keypoints_csv({frame: self}))
 
     def __repr__(self) -> str:
-        return f"Keypoints({listed(self.names)}; {int(self.visible.sum())} visible)"
+        return f"Keypoints({counted(self.names, 'point')}; {int(self.visible.sum())} visible)"
 
     def size(self) -> None:
         return None

@@ -18,7 +18,7 @@ from timecycle.labels.drawing import Picture, outline_region, tint
 from timecycle.labels.label_map import Extent, LabelValues, pool, upsample_argmax
 from timecycle.labels.mask_file import MaskFile, ids_png, note_colours, read_mask_files
 from timecycle.labels.palette import RGB, colour_of
-from timecycle.labels.space import Labels, Objects, Presence, listed, nearest
+from timecycle.labels.space import Labels, Objects, Presence, counted, nearest
 
 _CHANNELS_AT_ONCE = 16  # one-hot planes of a 480p image held together: 26 MB
 
@@ -101,7 +101,8 @@ class Masks(Labels):
     def __repr__(self) -> str:
         height, width = self.ids.shape
         objects = [str(i) for i in np.unique(self.ids) if i]
-        return f"Masks({width}x{height}, objects {listed(objects)}{', exhaustive' if self.exhaustive else ''})"
+        exhaustive = "; exhaustive" if self.exhaustive else ""
+        return f"Masks({counted(objects, 'object')}; {width}x{height} px{exhaustive})"
 
     def size(self) -> tuple[int, int]:
         height, width = self.ids.shape

@@ -16,7 +16,7 @@ from timecycle.labels.drawing import Picture, outline_region, tint
 from timecycle.labels.label_map import Extent, LabelValues, upsample_argmax
 from timecycle.labels.masks import Masks, pool_ids
 from timecycle.labels.palette import RGB, colour_of
-from timecycle.labels.space import Labels, Objects, Presence, listed, nearest
+from timecycle.labels.space import Labels, Objects, Presence, counted, nearest
 
 _PEOPLE = 1000  # file value = part * 1000 + person, the convention of Cityscapes' instance images
 
@@ -59,7 +59,8 @@ class Parts(Labels):
     def __repr__(self) -> str:
         height, width = self.part.shape
         pairs = [str(pair) for pair in np.unique(self.pairs) if pair]
-        return f"Parts({width}x{height}, parts {listed(pairs)}{', exhaustive' if self.exhaustive else ''})"
+        exhaustive = "; exhaustive" if self.exhaustive else ""
+        return f"Parts({counted(pairs, 'part')}; {width}x{height} px{exhaustive})"
 
     def size(self) -> tuple[int, int]:
         height, width = self.part.shape

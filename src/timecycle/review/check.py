@@ -32,6 +32,11 @@ class CheckResult:
     files: Mapping[int, ReviewFiles]  # by index: the pictures of the frames to check, and their labels to edit
     edited: Sequence[str]  # names of such files that a person had edited, and that were left as they were
 
+    def __repr__(self) -> str:
+        frames = f"{len(self.queue)} frame{'' if len(self.queue) == 1 else 's'} to review"
+        lines = (f"  frame {one.frame_number}: {one.reason}" for one in self.queue)
+        return "\n".join((f"CheckResult({str(self.report)!r}, {frames})", *lines))
+
 
 def check(folder: Path, *, count: int = 10, together: bool = False) -> CheckResult:
     """Rank the frames of a finished run; write report.html, review.json, review.png and review/ into its folder.

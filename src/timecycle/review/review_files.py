@@ -20,7 +20,7 @@ from timecycle.review.queue import Suggestion
 from timecycle.runs.folder import OutputFolder
 from timecycle.runs.run import ONE_FRAME_KINDS
 from timecycle.runs.tables import RunTables
-from timecycle.video import Video, open_video
+from timecycle.video import Video
 
 _CHECKSUMS = "written.json"
 _JPEG_QUALITY = 95
@@ -57,7 +57,7 @@ def write_review_files(
             checksums[name] = sha256([folder / name])
         return f"{folder.name}/{name}"
 
-    video = _open_source(tables)
+    video = _open_source(run)
     try:
         for one in queue:
             picture = labels = None
@@ -89,19 +89,12 @@ def correct_command(tables: RunTables, one: Suggestion, files: ReviewFiles | Non
     return shlex.join(["timecycle", "correct", str(folder), argument])
 
 
-def _open_source(tables: RunTables) -> Video | None:
+def _open_source(run: OutputFolder) -> Video | None:
     """Open the video that was labelled; None where it is not at its recorded location any more."""
-    origin = tables.record.get("origin")
-    if not origin:
-        return None
     try:
-        video = open_video(origin["video"], fps=origin["fps"], allow_damaged=bool(tables.record["video"].get("damage")))
-        if video.fingerprint() == tables.record["video"]["sha256"]:
-            return video
-        video.close()
+        return run.open_video()
     except TimecycleError:
         return None
-    return None
 
 
 def _editable(source: Path, tables: RunTables) -> bytes:

@@ -11,6 +11,8 @@ from typing import Any, get_args
 from timecycle.confidence.fusion import State
 from timecycle.labels.names import display_name
 
+_NEED_REVIEW: tuple[State, ...] = ("uncertain", "lost")
+
 ObjectsByFrame = dict[int, dict[str, "ObjectRow"]]  # by frame index and object
 
 
@@ -28,6 +30,10 @@ class FrameRow:
     @property
     def annotated(self) -> bool:
         return self.source == "annotated"
+
+    @property
+    def needs_review(self) -> bool:
+        return self.state in _NEED_REVIEW
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,11 @@ class Pack:
     shards: tuple[PackedShard, ...]
     counts: Counts
 
+    def __repr__(self) -> str:
+        megabytes = sum(shard.size for shard in self.shards) / 1e6
+        clips = f"{self.counts.clips} clips of {self.counts.videos} videos"
+        return f"Pack({clips} in {len(self.shards)} shards, {megabytes:,.1f} MB)"
+
 
 @dataclass(frozen=True)
 class _Source:
