@@ -1,7 +1,8 @@
-"""Convert what Python callers pass as annotations, encoders and settings to the types of the engine."""
+"""Convert what Python callers pass as videos, annotations, encoders and settings to the types of the engine."""
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -17,6 +18,7 @@ from timecycle.labels.keypoints import Keypoints, read_keypoints
 from timecycle.model.encoder import Encoder
 from timecycle.model.registry import DEFAULT_ENCODER, encoder_names, load_encoder
 from timecycle.propagation.settings import PropagateConfig
+from timecycle.video import Video, open_video
 
 
 @runtime_checkable
@@ -30,6 +32,7 @@ Annotation = Labels | ArrayLike | PIL.Image.Image | str | Path
 Annotations = Mapping[int, Annotation] | Annotation
 EncoderLike = Encoder | str | Path | nn.Module
 ConfigLike = PropagateConfig | str
+VideoLike = Video | str | Path | np.ndarray
 
 _EXPECTED = (
     "pass a mapping of frame indexes (from 0) to annotations: {0: tc.Masks.read('first.png')}, "
@@ -68,6 +71,16 @@ def as_labels(
     if together and len(files) < len(labels):  # for files alone, read_labels has noted it
         note_ambiguous_white(labels)
     return labels
+
+
+@contextmanager
+def opened(video: VideoLike) -> Iterator[Video]:
+    """Open the video and close it at the end; a video that was passed open stays open."""
+    if isinstance(video, Video):
+        yield video
+        return
+    with open_video(video) as source:
+        yield source
 
 
 def as_encoder(encoder: EncoderLike | None) -> Encoder:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.api import flow_to_folder
+from timecycle.api.labelling import flow_to_folder
 from timecycle.cli.console import out
 from timecycle.cli.options import AllowDamaged, Device, Encoder, Out, Overwrite, Preset, Settings
 from timecycle.config import propagate_config

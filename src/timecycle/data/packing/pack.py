@@ -35,9 +35,9 @@ from timecycle.data.packing.shots import DuplicateDetector
 from timecycle.data.packing.transcode import ClipFormat, CutClip, CutVideo, clip_file_name, cut_video
 from timecycle.data.packing.workers import worker_pool
 from timecycle.errors import MissingError, SettingsError, StoreError, VideoError
-from timecycle.files import clear_unfinished, lock, make_folder, write_text
+from timecycle.files import clear_unfinished, lock, make_folder, user_cache, write_text
 from timecycle.shortages import raising_shortages
-from timecycle.store import Store
+from timecycle.store import Store, is_address
 
 PACK = "pack.json"
 _SOURCES = "sources.jsonl"
@@ -111,6 +111,13 @@ class _Source:
     path: str
     fingerprint: str
     cut: CutVideo
+
+
+def work_folder(destination: str) -> Path:
+    """Return a folder for unfinished work: beside the shards if they are on a disk, otherwise in the user's cache."""
+    if is_address(destination):
+        return user_cache("pack", destination.rstrip("/"))
+    return Path(destination) / ".pack"
 
 
 def pack(
