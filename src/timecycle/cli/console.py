@@ -2,7 +2,8 @@
 
 import textwrap
 
-from timecycle.progress import Bar, SafeConsole, err, progress, progress_bars, visible
+from timecycle.bars import SafeConsole, err, progress, progress_bars, visible
+from timecycle.progress import Bar
 
 __all__ = ["Bar", "err", "hanging", "out", "progress", "progress_bars", "visible"]
 

@@ -68,11 +68,13 @@ class Confidence:
 
     @property
     def value(self) -> float:
+        """The confidence of the frame, from 0 to 1."""
         min_confidence = least_confident(self.objects)
         return 1.0 if min_confidence is None else self.objects[min_confidence].value
 
     @property
     def state(self) -> State:
+        """Visible, uncertain, occluded, absent or lost."""
         min_confidence = least_confident(self.objects)
         return "visible" if min_confidence is None else self.objects[min_confidence].state
 

@@ -92,7 +92,7 @@ class PackedShard:
 
 @dataclass(frozen=True, kw_only=True)
 class Pack:
-    """A finished pack."""
+    """A finished pack of videos in shards: its settings, its shards and what was left out."""
 
     config: PackConfig
     shards: tuple[PackedShard, ...]
