@@ -15,7 +15,7 @@ from safetensors.torch import load, save
 
 from fuzz_kind import Kind, expect
 from fuzz_mutations import changed_json, changed_safetensors, changed_zip
-from timecycle.api import propagate
+from timecycle import propagate
 from timecycle.config import build, preset_names, propagate_config, read_preset, train_config
 from timecycle.labels import Masks
 from timecycle.model.checkpoints import read_checkpoint

@@ -15,10 +15,11 @@ from PIL import Image
 
 import timecycle as tc
 from clips import small_world, write_clip, write_mask
-from timecycle import api
+from timecycle import inputs
 from timecycle.errors import LabelError, OutputError, SettingsError, VideoError, WeightsError
 from timecycle.inputs import as_config, as_encoder, as_labels
 from timecycle.labels import KINDS, striped
+from timecycle.video.frame import rgb_of
 
 FRAMES = 5
 ROOT = Path(__file__).parents[1]
@@ -146,8 +147,10 @@ def test_wrong_annotations_are_refused_with_what_is_expected(annotations, proble
 def test_wrong_encoders_and_settings_are_refused_with_what_is_expected():
     with pytest.raises(WeightsError, match="there is no encoder 'rbg'"):
         as_encoder("rbg")
-    with pytest.raises(SettingsError, match=r"the encoder was passed as a Linear; pass a name or a path"):
-        unchecked(as_encoder)(torch.nn.Linear(2, 2))
+    with pytest.raises(SettingsError, match=r"the encoder was passed as dict; pass a name or a path"):
+        unchecked(tc.load_encoder)({"name": "rgb"})
+    with pytest.raises(WeightsError, match="the module Linear cannot encode an image"):
+        as_encoder(torch.nn.Linear(2, 2))
     with pytest.raises(SettingsError, match="there is no propagate preset 'fats'; choose one of"):
         as_config("fats")
     with pytest.raises(SettingsError, match=r"the settings were passed as a dict; pass the name of a preset"):
@@ -155,15 +158,11 @@ def test_wrong_encoders_and_settings_are_refused_with_what_is_expected():
 
 
 def test_run_with_a_named_encoder_can_be_corrected(clip, mask, world, tmp_path):
-    from timecycle.review.corrections import correct
-
     tc.propagate_to_folder(str(clip), {0: mask}, tmp_path / "out", encoder="rgb", config="fast")
-    assert correct(tmp_path / "out", {3: tc.Masks(world.mask(3))})
+    assert tc.correct(tmp_path / "out", {3: tc.Masks(world.mask(3))})
 
 
 def test_run_with_an_open_video_and_a_loaded_encoder_can_be_corrected(clip, mask, world, tmp_path):
-    from timecycle.review.corrections import correct
-
     frames = tmp_path / "frames"
     frames.mkdir()
     for t, image in enumerate(world.video()):
@@ -171,7 +170,7 @@ def test_run_with_an_open_video_and_a_loaded_encoder_can_be_corrected(clip, mask
     for name, video in (("file", tc.open_video(clip)), ("images", tc.open_video(frames, fps=12.5))):
         out = tmp_path / name
         tc.propagate_to_folder(video, {0: mask}, out, encoder=tc.load_encoder("rgb"), config="fast")
-        assert correct(out, {3: tc.Masks(world.mask(3))})
+        assert tc.correct(out, {3: tc.Masks(world.mask(3))})
 
 
 def test_min_confidence_for_coordinates_is_refused_at_the_call(clip, world, tmp_path):
@@ -222,8 +221,8 @@ def open_files(path: Path) -> int:
 def opened(monkeypatch):
     """All videos that the API opens, referenced so that garbage collection does not close them."""
     videos = []
-    plain = api.open_video
-    monkeypatch.setattr(api, "open_video", lambda source: videos.append(plain(source)) or videos[-1])
+    plain = inputs.open_video
+    monkeypatch.setattr(inputs, "open_video", lambda source: videos.append(plain(source)) or videos[-1])
     return videos
 
 
@@ -290,7 +289,7 @@ def test_repr_is_one_short_line(clip, mask, world):
     for value in values:
         assert len(repr(value)) <= 220, repr(value)
         assert "\n" not in repr(value)
-    assert repr(tc.Masks(world.mask(0))) == "Masks(96x64, objects 1, 2)"
+    assert repr(tc.Masks(world.mask(0))) == "Masks(2 objects: 1, 2; 96x64 px)"
     assert repr(points).endswith("; 40 visible)")
 
 
@@ -331,7 +330,7 @@ def test_image_that_is_not_uint8_rgb_is_refused_and_changes_no_state(image, worl
     with pytest.raises(VideoError, match=r"an image was passed as .*; pass a frame of a video, or RGB as an array"):
         unchecked(tc.Propagator.step)(state, image, masks)
     with pytest.raises(VideoError, match="an image was passed as"):
-        unchecked(api.rgb_of)(image)
+        unchecked(rgb_of)(image)
     with pytest.raises(LabelError, match="the stream has no labels yet"):
         state.step(world.frame(0))
     assert (state.step(world.frame(0), masks).ids == masks.ids).all()
@@ -403,10 +402,10 @@ def test_unfinished_iterator_at_exit_leaves_no_files_and_no_warnings(clip, mask,
 
 
 def test_resuming_a_finished_run_changes_nothing(clip, mask, tmp_path):
-    first = tc.propagate_to_folder(clip, mask, tmp_path / "out", encoder="rgb", config="fast")
+    tc.propagate_to_folder(clip, mask, tmp_path / "out", encoder="rgb", config="fast")
     before = (tmp_path / "out" / "frames.csv").stat().st_mtime_ns
     again = tc.propagate_to_folder(clip, mask, tmp_path / "out", encoder="rgb", config="fast", resume=True)
-    assert (first.already, again.already, again.frames) == (False, True, FRAMES)
+    assert len(again) == FRAMES
     assert (tmp_path / "out" / "frames.csv").stat().st_mtime_ns == before
     config = tc.propagate_config("fast", "neighbours=3")
     with pytest.raises(OutputError, match="was begun with config neighbours"):

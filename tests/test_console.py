@@ -13,6 +13,7 @@ from rich.console import Console
 
 import timecycle
 from clips import small_world, write_clip, write_mask
+from timecycle import bars
 from timecycle.cli import console
 from timecycle.cli.main import _COMMANDS, main
 
@@ -34,7 +35,7 @@ def stderr(monkeypatch):
             soft_wrap=True,
             legacy_windows=False,
         )
-        monkeypatch.setattr(console, "err", screen)
+        monkeypatch.setattr(bars, "err", screen)
         return text
 
     return make
@@ -75,7 +76,7 @@ def test_80_columns_show_bar_count_time_and_note(stderr):
 def test_log_has_the_first_and_the_last_update_and_few_between(stderr, monkeypatch):
     text = stderr(terminal=False)
     clock = [100.0]
-    monkeypatch.setattr(console.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(bars.time, "monotonic", lambda: clock[0])
     with console.progress("propagating") as move:
         for done in range(1, 1001):
             move(done, 1000)

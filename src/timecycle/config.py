@@ -18,14 +18,23 @@ Config = TypeVar("Config")
 
 
 def propagate_config(preset: str = "default", overrides: Sequence[str] = ()) -> PropagateConfig:
-    """Read the settings of a propagation preset and change them by NAME=VALUE pairs, as `neighbours=5`."""
+    """Return the settings of a propagation preset, changed.
+
+    preset: its name: fast, default, best, paper ...
+    overrides: NAME=VALUE pairs, as "neighbours=5".
+    """
     pairs = [overrides] if isinstance(overrides, str) else overrides  # a single pair
     return build(PropagateConfig, _override(read_preset("propagate", preset), pairs))
 
 
 def train_config(preset: str = "small", overrides: Sequence[str] = ()) -> TrainConfig:
-    """Read the settings of a training preset and change them by NAME=VALUE pairs, as `optimizer.learning_rate=1e-3`."""
-    return build(TrainConfig, _override(read_preset("train", preset), overrides))
+    """Return the settings of a training preset, changed.
+
+    preset: its name: small, small-cycles, paper ...
+    overrides: NAME=VALUE pairs, as "optimizer.learning_rate=1e-3".
+    """
+    pairs = [overrides] if isinstance(overrides, str) else overrides  # a single pair
+    return build(TrainConfig, _override(read_preset("train", preset), pairs))
 
 
 def preset_names(command: str) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from timecycle.api import flow_to_folder, propagate_to_folder
+from timecycle.api.labelling import flow_to_folder, propagate_to_folder
 from timecycle.config import propagate_config
 from timecycle.errors import OutputError
 from timecycle.files import make_folder

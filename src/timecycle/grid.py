@@ -76,6 +76,7 @@ class Grid:
 
     @property
     def cells(self) -> int:
+        """The number of cells."""
         return self.y.cells * self.x.cells
 
     def centres(self) -> Float[Tensor, "rows columns 2"]:
@@ -90,7 +91,12 @@ class Grid:
 
 
 def grid_over(height_px: int, width_px: int, *, cells: tuple[int, int], stride_px: float, first_px: float) -> Grid:
-    """Return a grid of (rows, columns) cells with the same stride and first centre on both axes."""
+    """Return a grid with the same stride and first centre on both axes.
+
+    height_px, width_px: the size of the image.
+    cells: (rows, columns) of the feature map.
+    stride_px, first_px: cell c is centred on pixel first_px + c * stride_px.
+    """
     return Grid(
         Axis(cells[0], height_px, stride_px, first_px),
         Axis(cells[1], width_px, stride_px, first_px),

@@ -1,12 +1,14 @@
-"""Convert what Python callers pass as annotations, encoders and settings to the types of the engine."""
+"""Convert what Python callers pass as videos, annotations, encoders and settings to the types of the engine."""
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import PIL.Image
+from torch import nn
 
 from timecycle.config import propagate_config
 from timecycle.errors import LabelError, SettingsError
@@ -16,6 +18,7 @@ from timecycle.labels.keypoints import Keypoints, read_keypoints
 from timecycle.model.encoder import Encoder
 from timecycle.model.registry import DEFAULT_ENCODER, encoder_names, load_encoder
 from timecycle.propagation.settings import PropagateConfig
+from timecycle.video import Video, open_video
 
 
 @runtime_checkable
@@ -27,8 +30,9 @@ class ArrayLike(Protocol):
 
 Annotation = Labels | ArrayLike | PIL.Image.Image | str | Path
 Annotations = Mapping[int, Annotation] | Annotation
-EncoderLike = Encoder | str | Path
+EncoderLike = Encoder | str | Path | nn.Module
 ConfigLike = PropagateConfig | str
+VideoLike = Video | str | Path | np.ndarray
 
 _EXPECTED = (
     "pass a mapping of frame indexes (from 0) to annotations: {0: tc.Masks.read('first.png')}, "
@@ -37,41 +41,51 @@ _EXPECTED = (
 
 
 def as_labels(
-    annotations: Annotations, numbers: Sequence[int] | None = None, size: tuple[int, int] | None = None
+    annotations: Annotations,
+    numbers: Sequence[int] | None = None,
+    size: tuple[int, int] | None = None,
+    *,
+    kind: str | None = None,
+    together: bool = True,
 ) -> dict[int, Labels]:
     """Convert annotations to labels by frame index.
 
     A single annotation belongs to frame 0; a folder or CSV names its frames by the `numbers` of the video. Files are
-    read together, as on the command line.
+    read as `read_labels` does, with the same `kind` and `together`.
     """
     passed: object = annotations  # callers may ignore the types
     if isinstance(passed, str | Path):
-        return read_labels([passed], numbers=numbers, size=size)
+        return read_labels([passed], numbers=numbers, size=size, kind=kind, together=together)
     if isinstance(passed, Labels | ArrayLike | PIL.Image.Image):
         passed = {0: passed}
     if not isinstance(passed, Mapping):
         raise LabelError(f"annotations were passed as {_type_name(passed)}", remedy=_EXPECTED)
     by_index = {_index(key): value for key, value in passed.items()}
     files = {index: Path(value) for index, value in by_index.items() if isinstance(value, str | Path)}
-    read = _read_files(files, numbers, size)
+    points = {index: path for index, path in files.items() if path.suffix.lower() == Keypoints.suffix}
+    images = [f"{index}={path}" for index, path in files.items() if index not in points]
+    # Together, so that one colour is one object in all of them.
+    read = read_labels(images, size=size, kind=kind, together=together) if images else {}
+    read |= {index: _read_points(index, path, numbers) for index, path in points.items()}
     labels = {index: read[index] if index in read else _as_label(index, value) for index, value in by_index.items()}
-    if len(files) < len(labels):  # for files alone, read_labels has noted it
+    if together and len(files) < len(labels):  # for files alone, read_labels has noted it
         note_ambiguous_white(labels)
     return labels
 
 
+@contextmanager
+def opened(video: VideoLike) -> Iterator[Video]:
+    """Open the video and close it at the end; a video that was passed open stays open."""
+    if isinstance(video, Video):
+        yield video
+        return
+    with open_video(video) as source:
+        yield source
+
+
 def as_encoder(encoder: EncoderLike | None) -> Encoder:
-    """Load the encoder of a name or path; None is the bundled one."""
-    if encoder is None:
-        return load_encoder()
-    if isinstance(encoder, str | Path):
-        return load_encoder(str(encoder))
-    if not isinstance(encoder, Encoder):
-        raise SettingsError(
-            f"the encoder was passed as {_type_name(encoder)}",
-            remedy="pass a name or a path as load_encoder takes it, or an object with name, sha256, form and encode",
-        )
-    return encoder
+    """Load what `load_encoder` takes; None is the bundled encoder."""
+    return load_encoder() if encoder is None else load_encoder(encoder)
 
 
 def encoder_reference(encoder: EncoderLike | None) -> str | None:
@@ -81,6 +95,8 @@ def encoder_reference(encoder: EncoderLike | None) -> str | None:
     """
     if encoder is None:
         return DEFAULT_ENCODER
+    if isinstance(encoder, nn.Module):
+        return None
     if not isinstance(encoder, str | Path):
         return encoder.name if encoder.name in encoder_names() else None
     return str(Path(encoder).absolute()) if Path(encoder).exists() else str(encoder)
@@ -106,16 +122,6 @@ def _index(key: object) -> int:
         return operator.index(key)  # type: ignore[arg-type]
     except TypeError as error:
         raise LabelError(f"{key!r} is not the index of a frame", remedy=_EXPECTED) from error
-
-
-def _read_files(
-    files: Mapping[int, Path], numbers: Sequence[int] | None, size: tuple[int, int] | None
-) -> dict[int, Labels]:
-    """Read images together, so that one colour is one object in all of them; a CSV has rows for its frames."""
-    points = {index: path for index, path in files.items() if path.suffix.lower() == Keypoints.suffix}
-    images = [f"{index}={path}" for index, path in files.items() if index not in points]
-    read = read_labels(images, size=size) if images else {}
-    return read | {index: _read_points(index, path, numbers) for index, path in points.items()}
 
 
 def _read_points(index: int, path: Path, numbers: Sequence[int] | None) -> Keypoints:

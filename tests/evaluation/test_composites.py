@@ -5,9 +5,10 @@ import pytest
 
 from clips import small_world, write_clip
 from timecycle.cli import main
+from timecycle.data.augment.composites import CompositesConfig, make_composite
 from timecycle.data.corpus.index import make_index
 from timecycle.errors import OutputError, SettingsError
-from timecycle.evaluation.protocols.composites import CompositesConfig, find_composites, make_composite, make_composites
+from timecycle.evaluation.protocols.composites import find_composites, make_composites
 from timecycle.evaluation.protocols.davis import find_davis
 from timecycle.synthetic import WorldConfig, make_world
 

@@ -12,7 +12,7 @@ import csv
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -61,21 +61,31 @@ class Shard:
 
 def read_manifest(path: Path, shard: Shard | None = None) -> list[Item]:
     """Read the videos of a manifest, or of one shard of it: every n-th video."""
+    return _items(str(path), path.absolute().parent, _rows(path), shard)
+
+
+def list_items(lines: Iterable[Mapping[str, Any]], shard: Shard | None = None) -> list[Item]:
+    """Make the videos of a manifest from the fields of its lines; paths are relative to the current folder."""
+    rows = ((number, dict(fields)) for number, fields in enumerate(lines, start=1))
+    return _items("the list of videos", Path.cwd(), rows, shard)
+
+
+def _items(source: str, folder: Path, rows: Iterable[tuple[int, dict[str, Any]]], shard: Shard | None) -> list[Item]:
     items: list[Item] = []
     lines: dict[str, int] = {}  # by name
-    for number, fields in _rows(path):
-        item = _item(path, number, fields)
+    for number, fields in rows:
+        item = _item(f"{source} line {number}", folder, fields)
         # Some file systems do not distinguish a from A, or two encodings of ä.
         name = unicodedata.normalize("NFC", item.name).casefold()
         if name in lines:
             raise SettingsError(
-                f"{path} lines {lines[name]} and {number} would both write to {item.name}",
+                f"{source} lines {lines[name]} and {number} would both write to {item.name}",
                 remedy="give them different names in the column name",
             )
         lines[name] = number
         items.append(item)
     if not items:
-        raise SettingsError(f"{path} lists no videos", remedy="add a line for each video: video,labels")
+        raise SettingsError(f"{source} lists no videos", remedy="add a line for each video: video,labels")
     return items[shard.index :: shard.count] if shard else items
 
 
@@ -119,26 +129,25 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, fields
 
 
-def _item(path: Path, number: int, fields: dict[str, Any]) -> Item:
+def _item(line: str, folder: Path, fields: dict[str, Any]) -> Item:
     video, labels = fields.get("video"), fields.get("labels")
     if not isinstance(video, str) or not video:
-        raise SettingsError(f"{path} line {number} names no video", remedy="give its path or its address")
+        raise SettingsError(f"{line} names no video", remedy="give its path or its address")
     if not isinstance(labels, list) or not labels or not all(isinstance(label, str) for label in labels):
-        raise SettingsError(f"{path} line {number} has no labels", remedy="give a mask, or FRAME=FILE")
+        raise SettingsError(f"{line} has no labels", remedy="give a mask, or FRAME=FILE")
     name = fields.get("name") or PurePosixPath(video.replace("\\", "/")).stem
-    _check_name(path, number, name)
+    _check_name(line, name)
     if not all(_can_be_path(path) for path in (video, *labels)):
         raise SettingsError(
-            f"{path} line {number} names a file that cannot exist",
+            f"{line} names a file that cannot exist",
             remedy="check the length and the characters of its path",
         )
-    folder = path.absolute().parent
     return Item(
         name, video if is_address(video) else str(folder / video), tuple(_absolute(label, folder) for label in labels)
     )
 
 
-def _check_name(path: Path, number: int, name: object) -> None:
+def _check_name(line: str, name: object) -> None:
     problem = ""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or not name.isprintable():
         problem = "give one without / and control characters, not beginning with a dot"
@@ -148,7 +157,7 @@ def _check_name(path: Path, number: int, name: object) -> None:
         problem = "give another in the column name: bulk itself writes a file of this name"
     if problem:
         shown = repr(name) if len(repr(name)) < 80 else f"{repr(name)[:80]}..."
-        raise SettingsError(f"{path} line {number} has the name {shown}", remedy=problem)
+        raise SettingsError(f"{line} has the name {shown}", remedy=problem)
 
 
 def _can_be_path(text: str) -> bool:

@@ -66,8 +66,8 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Summary:
-    """The result of a run, as summary.json."""
+class BulkSummary:
+    """The result of labelling many videos, as in summary.json."""
 
     videos: int  # in the manifest, or in the shard
     done: int
@@ -110,7 +110,7 @@ def run_bulk(
     retry_failed: bool = False,
     verify: bool = False,
     show: Callable[[Progress], None] | None = None,
-) -> Summary:
+) -> BulkSummary:
     """Process the videos that are not finished yet. A run may be killed at any time; the next one resumes it.
 
     `verify` compares the checksums of finished outputs, not only their sizes. ShortageError, and any other error that
@@ -290,10 +290,10 @@ def _summary(
     frames: int,
     seconds: float,
     manifest: str,
-) -> Summary:
+) -> BulkSummary:
     records = [done[item.name] for item in items if item.name in done]
     confidences = {record["name"]: record["confidence"] for record in records if record["confidence"] is not None}
-    return Summary(
+    return BulkSummary(
         videos=len(items),
         done=len(records),
         before=before,

@@ -10,7 +10,7 @@ from tyro.conf import Positional, arg
 
 from timecycle.bulk.manifest import Shard, read_manifest
 from timecycle.bulk.ray_engine import ray_engine
-from timecycle.bulk.scheduler import ALARM_FRACTION, Engine, LocalEngine, Progress, Summary, dead_letters, run_bulk
+from timecycle.bulk.scheduler import ALARM_FRACTION, BulkSummary, Engine, LocalEngine, Progress, dead_letters, run_bulk
 from timecycle.bulk.worker import BulkJob, prepare
 from timecycle.cli.console import Bar, ExitCode, Result, err, progress, say
 from timecycle.cli.options import RunOptions
@@ -80,7 +80,7 @@ class Bulk(RunOptions):
             return nullcontext(LocalEngine(job))
         return ray_engine(self.ray, job, workers=self.workers, threads=self.threads)
 
-    def _print(self, summary: Summary, letters: str) -> None:
+    def _print(self, summary: BulkSummary, letters: str) -> None:
         before = f", {summary.before} of them before" if summary.before else ""
         say(f"{summary.done} of {summary.videos} videos are done{before} -> {self.out}")
         if summary.frames:

@@ -16,7 +16,7 @@ from timecycle.evaluation.benchmark import Benchmark
 from timecycle.evaluation.evaluate import evaluate, evaluate_masks
 from timecycle.evaluation.methods.registry import load_method, method_names
 from timecycle.evaluation.protocols.badja import find_badja
-from timecycle.evaluation.protocols.composites import CompositesConfig, find_composites, make_composites
+from timecycle.evaluation.protocols.composites import find_composites, make_composites
 from timecycle.evaluation.protocols.davis import Year, find_davis
 from timecycle.evaluation.protocols.jhmdb import find_jhmdb
 from timecycle.evaluation.protocols.reconstruction import find_reconstruction

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.api import flow_to_folder
+from timecycle.api.labelling import flow_to_folder
 from timecycle.cli.console import Result, say
 from timecycle.cli.options import AllowDamaged, MethodOptions, Out, Overwrite
 from timecycle.labels import index_of

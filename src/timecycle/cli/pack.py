@@ -8,11 +8,10 @@ from tyro.conf import Positional, arg
 
 from timecycle.cli.console import ExitCode, Result, err, progress_bars, say
 from timecycle.concurrency import usable_cores
-from timecycle.data.packing.pack import MAX_CORRUPT, PACK, Counts, PackConfig, check_pack, pack
+from timecycle.data.packing.pack import MAX_CORRUPT, PACK, Counts, PackConfig, check_pack, pack, work_folder
 from timecycle.data.packing.transcode import ClipFormat
 from timecycle.errors import StoreError
-from timecycle.files import user_cache
-from timecycle.store import is_address, open_store
+from timecycle.store import open_store
 
 _DEFAULTS = PackConfig()
 
@@ -50,7 +49,7 @@ class PackVideos:
             done = pack(
                 self.videos,
                 store,
-                self.work or _work_folder(self.destination),
+                self.work or work_folder(self.destination),
                 config,
                 workers=self.workers,
                 progress=bar("packing"),
@@ -83,13 +82,6 @@ class PackVideos:
             "verified": self.check,
             "exit_code": ExitCode.FAILED if counts.is_alarming else ExitCode.DONE,
         }
-
-
-def _work_folder(destination: str) -> Path:
-    """Return a folder beside the shards if they are on a disk, otherwise one in the user's cache."""
-    if is_address(destination):
-        return user_cache("pack", destination.rstrip("/"))
-    return Path(destination) / ".pack"
 
 
 def _summary(counts: Counts) -> str:

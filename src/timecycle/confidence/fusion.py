@@ -57,7 +57,10 @@ class ObjectConfidence:
 
 @dataclass(frozen=True, eq=False)
 class Confidence:
-    """Of one frame: as sure as the least sure object that counts (`least_sure`)."""
+    """The confidence of one frame, of each of its objects and of each feature cell, from 0 to 1.
+
+    `value` and `state` of the frame are those of its least confident object that counts (`least_confident`).
+    """
 
     objects: Mapping[str, ObjectConfidence]
     cells: Float[Tensor, "rows columns"]
@@ -65,11 +68,13 @@ class Confidence:
 
     @property
     def value(self) -> float:
+        """The confidence of the frame, from 0 to 1."""
         min_confidence = least_confident(self.objects)
         return 1.0 if min_confidence is None else self.objects[min_confidence].value
 
     @property
     def state(self) -> State:
+        """Visible, uncertain, occluded, absent or lost."""
         min_confidence = least_confident(self.objects)
         return "visible" if min_confidence is None else self.objects[min_confidence].state
 

@@ -71,7 +71,7 @@ class Coordinates(Labels):
 
     def __repr__(self) -> str:
         height, width, _ = self.xy.shape
-        return f"Coordinates({width}x{height})"
+        return f"Coordinates({width}x{height} px)"
 
     def size(self) -> tuple[int, int]:
         height, width, _ = self.xy.shape

@@ -19,7 +19,7 @@ from timecycle.labels.drawing import RGB, Picture, colour_of, draw_points, ring_
 from timecycle.labels.file import check_label_file
 from timecycle.labels.label_map import Extent, LabelValues
 from timecycle.labels.names import refuse_formula
-from timecycle.labels.space import Labels, Objects, Points, Presence, listed
+from timecycle.labels.space import Labels, Objects, Points, Presence, counted
 
 COLUMNS = ("frame", "name", "x", "y", "visible", "confidence")
 
@@ -92,7 +92,7 @@ class Keypoints(Labels):
                 file.write((text if index == 0 else text.partition("\n")[2]).encode())
 
     def __repr__(self) -> str:
-        return f"Keypoints({listed(self.names)}; {int(self.visible.sum())} visible)"
+        return f"Keypoints({counted(self.names, 'point')}; {int(self.visible.sum())} visible)"
 
     def size(self) -> None:
         return None

@@ -19,7 +19,7 @@ from timecycle.labels.drawing import RGB, Picture, colour_in_words, colour_of, c
 from timecycle.labels.file import note
 from timecycle.labels.label_map import Extent, LabelValues, pool, upsample_argmax
 from timecycle.labels.mask_file import MaskFile, ids_png, note_colours, read_mask_files
-from timecycle.labels.space import Ids, Labels, Objects, Presence, listed, nearest
+from timecycle.labels.space import Ids, Labels, Objects, Presence, counted, nearest
 
 UInt16Pixels = UInt16[np.ndarray, "height width"]
 
@@ -162,7 +162,8 @@ class Masks(IdLabels):
     def __repr__(self) -> str:
         height, width = self.ids.shape
         objects = [str(i) for i in np.unique(self.ids) if i]
-        return f"Masks({width}x{height}, objects {listed(objects)}{', exhaustive' if self.exhaustive else ''})"
+        exhaustive = "; exhaustive" if self.exhaustive else ""
+        return f"Masks({counted(objects, 'object')}; {width}x{height} px{exhaustive})"
 
     @property
     def object_ids(self) -> Ids:

@@ -15,7 +15,7 @@ from timecycle.grid import Grid
 from timecycle.labels.drawing import RGB, Picture, colour_of, tint
 from timecycle.labels.label_map import LabelValues, upsample_argmax
 from timecycle.labels.masks import IdLabels, IdSpace, Masks, UInt16Pixels
-from timecycle.labels.space import Ids, Presence, listed
+from timecycle.labels.space import Ids, Presence, counted
 
 _PEOPLE = 1000  # file value = part * 1000 + person, the convention of Cityscapes' instance images
 
@@ -58,7 +58,8 @@ class Parts(IdLabels):
     def __repr__(self) -> str:
         height, width = self.part.shape
         pairs = [str(pair) for pair in np.unique(self.pairs) if pair]
-        return f"Parts({width}x{height}, parts {listed(pairs)}{', exhaustive' if self.exhaustive else ''})"
+        exhaustive = "; exhaustive" if self.exhaustive else ""
+        return f"Parts({counted(pairs, 'part')}; {width}x{height} px{exhaustive})"
 
     @property
     def object_ids(self) -> Ids:

@@ -8,22 +8,30 @@ from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 import numpy as np
 import torch
 from jaxtyping import Bool, Float32, Int, Shaped
+from PIL import Image
 from torch import Tensor
 
+from timecycle.display import inline_picture
 from timecycle.errors import LabelError
 from timecycle.grid import Grid
 from timecycle.labels.drawing import RGB, Picture, colour_of
 from timecycle.labels.label_map import Extent, LabelValues
+from timecycle.video.frame import Frame, rgb_of
 
 # What an annotation says of an object: it is in view, something hides it, or it is not in the frame at all.
 Presence = Literal["visible", "occluded", "absent"]
+_GREY = 64  # behind labels that are shown without their frame
+
 Objects = frozenset[str] | None  # names of objects; None: all objects of the video
 Ids = Int[np.ndarray, "height width"]
 Points = Float32[np.ndarray, "points 2"]
 
 
 class Labels(ABC):
-    """The labels of one frame, at image size."""
+    """The labels of one frame, at image size: one of Masks, Parts, Keypoints, Texture and Coordinates.
+
+    Every kind has `read(path)`, `write(path)`, `show(image)`, and the attributes that hold its arrays.
+    """
 
     kind: ClassVar[str]
     suffix: ClassVar[str]  # of the file that `write` makes
@@ -137,6 +145,18 @@ class Labels(ABC):
     def overlay(self, image: Picture) -> Picture:
         """Draw the labels over their frame."""
 
+    def show(self, image: Frame | Picture | None = None) -> Image.Image:
+        """Return a picture of the labels over `image`, the frame they belong to; without it, over plain grey."""
+        if image is not None:
+            return Image.fromarray(self.overlay(rgb_of(image)))
+        size = self.size()
+        if size is None:
+            raise LabelError(f"{self.kind} alone have no picture", remedy="pass their frame: labels.show(video[0])")
+        return Image.fromarray(self.overlay(np.full((*size, 3), _GREY, np.uint8)))
+
+    def _repr_html_(self) -> str | None:
+        return None if self.size() is None else inline_picture(self.show(), caption=repr(self))
+
     def outline(self, image: Picture, name: str) -> Picture:
         """Outline one object on a picture of its frame; objects that are not there change nothing."""
         return image
@@ -212,6 +232,13 @@ def listed(names: Sequence[str], most: int = 6) -> str:
     shown = [name if len(name) <= 24 else f"{name[:23]}…" for name in names[:most]]
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return (", ".join(shown) or "none") + more
+
+
+def counted(names: Sequence[str], noun: str) -> str:
+    """Count and list names in one short line: "2 objects: 1, 2"."""
+    return f"{len(names) or 'no'} {noun}{'' if len(names) == 1 else 's'}{': ' if names else ''}" + (
+        listed(names) if names else ""
+    )
 
 
 def nearest(

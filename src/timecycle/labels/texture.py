@@ -54,7 +54,7 @@ class Texture(Labels):
 
     def __repr__(self) -> str:
         height, width, _ = self.rgba.shape
-        return f"Texture({width}x{height}, {(self.rgba[..., 3] > 0).mean():.1%} painted)"
+        return f"Texture({width}x{height} px, {(self.rgba[..., 3] > 0).mean():.1%} painted)"
 
     def size(self) -> tuple[int, int]:
         height, width, _ = self.rgba.shape

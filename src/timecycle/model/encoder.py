@@ -51,7 +51,9 @@ class Encoder(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name in records and reports."""
+        ...
 
     @property
     def sha256(self) -> str:

@@ -18,7 +18,12 @@ _TENSORS = "model.safetensors"
 
 
 def save_pretrained(model: ResNet, folder: str | Path, card: Card | None = None) -> Path:
-    """Write a folder that `from_pretrained` reads and `hf upload NAME FOLDER` uploads."""
+    """Write a folder that `from_pretrained` reads and `hf upload NAME FOLDER` uploads.
+
+    model: a model of `from_pretrained`, or of `timecycle.model.weights.load_weights`.
+    folder: the folder to write.
+    card: what the weights are and where they come from.
+    """
     target = make_folder(Path(folder))
     content = save(plain_state(model), metadata={"format": "pt"})
     with atomic_write(target / _TENSORS) as file:
@@ -29,7 +34,11 @@ def save_pretrained(model: ResNet, folder: str | Path, card: Card | None = None)
 
 
 def from_pretrained(name: str | Path, *, revision: str | None = None) -> ResNet:
-    """Load an encoder that `save_pretrained` wrote, from a folder or a repository of the Hub (extra `hub`)."""
+    """Load an encoder that `save_pretrained` wrote, as a torch module; `encoder=` takes it in every call.
+
+    name: a folder, or ORGANISATION/NAME of the Hugging Face Hub (extra `hub`).
+    revision: a commit, branch or tag of the repository.
+    """
     hub = HubName(name=str(name), revision=revision)
     return build_pretrained(hub, read_hub_config(hub))
 

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, get_args
 
-from timecycle.errors import WeightsError
+from torch import nn
+
+from timecycle.errors import SettingsError, WeightsError
 from timecycle.model.batch_norm import with_batch_norm_statistics
 from timecycle.model.bundled import bundled_weights, find_bundled, verify_checksum
 from timecycle.model.encoder import Encoder
@@ -16,6 +18,7 @@ from timecycle.model.pretrained import MODEL_TYPE, build_pretrained
 from timecycle.model.resnet import Architecture, ResNetConfig, random_resnet
 from timecycle.model.third_party import efficientnet, vgg
 from timecycle.model.third_party.backbone import load_backbone
+from timecycle.model.third_party.module import encoder_of_module
 from timecycle.model.third_party.network import Geometry, NetworkEncoder, Scaling
 from timecycle.model.third_party.rgb import RgbEncoder
 from timecycle.model.third_party.sift import SiftEncoder
@@ -36,17 +39,33 @@ _EFFICIENTNET = Scaling(mean=(127, 127, 127), std=(128, 128, 128))
 
 
 def load_encoder(
-    name_or_path: str = DEFAULT_ENCODER, *, device: Device = "auto", precision: PrecisionChoice = "fp32"
+    encoder: str | Path | Encoder | nn.Module = DEFAULT_ENCODER,
+    *,
+    device: Device = "auto",
+    precision: PrecisionChoice = "fp32",
 ) -> Encoder:
-    """Load an encoder by name (see `encoder_names`), from a safetensors file, or from the Hugging Face Hub: a folder
-    or ORGANISATION/NAME[@REVISION][#STAGE].
+    """Load an encoder, or make one of a torch module; an object that is an encoder already is returned as it is.
 
-    fp32 is the most exact. `auto` is bf16 where a CPU multiplies it and descriptors agree.
+    encoder: a name (`timecycle weights list` shows them), a .safetensors file, a folder or ORGANISATION/NAME[@REVISION]
+        [#STAGE] of the Hugging Face Hub, a model of `from_pretrained`, or a torch module: a ResNet-18 or -50, or a
+        network from ImageNet-scaled images to feature maps.
+    device: auto, cpu, cuda or mps.
+    precision: fp32 is the most exact. auto is bf16 where a CPU multiplies it and descriptors agree.
     """
+    if isinstance(encoder, Encoder):
+        return encoder
     if precision == "auto":
         if pick_device(device).type != "cpu":
-            return load_encoder(name_or_path, device=device)
-        return choose_precision(lambda chosen: load_encoder(name_or_path, device="cpu", precision=chosen))
+            return load_encoder(encoder, device=device)
+        return choose_precision(lambda chosen: load_encoder(encoder, device="cpu", precision=chosen))
+    if isinstance(encoder, nn.Module):
+        return encoder_of_module(encoder, device=device, precision=precision)
+    if not isinstance(encoder, str | Path):
+        raise SettingsError(
+            f"the encoder was passed as {type(encoder).__name__}",
+            remedy="pass a name or a path, a torch module, or an object with name, sha256, description and encode",
+        )
+    name_or_path = str(encoder)
     if re.fullmatch(r"random-\w+(@\d+)?", name_or_path):
         return _random(name_or_path, device, precision)
     if name_or_path in _NAMED:

@@ -18,7 +18,7 @@ from timecycle.files import atomic_write, write_text
 from timecycle.model.resnet import ResNet, ResNetConfig
 
 PICKLES = (".pth", ".pt", ".ckpt", ".bin", ".tar", ".pkl", ".pickle")
-_CLASSIFIER = ("layer4.", "fc.")  # a classifier's last layers, which the encoder does not have
+CLASSIFIER = ("layer4.", "fc.")  # a classifier's last layers, which the encoder does not have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ def load_weights(path: Path) -> ResNet:
     state = {
         name.removeprefix("module."): tensor
         for name, tensor in read_tensors(path, sha256=card.sha256 if card else "").items()
-        if not name.removeprefix("module.").startswith(_CLASSIFIER)
+        if not name.removeprefix("module.").startswith(CLASSIFIER)
     }
     return build_resnet(path, state, card.encoder if card else None)
 

@@ -6,8 +6,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from jaxtyping import Bool, Float, Float32, Int, UInt8
+from PIL import Image
 from torch import Tensor
 
+from timecycle.display import Displayed
 from timecycle.errors import SettingsError
 from timecycle.labels.label_map import upsample
 from timecycle.matching.neighbours import Reference, neighbours
@@ -16,12 +18,14 @@ from timecycle.matching.window import Window
 from timecycle.model.encoder import Encoder, FeatureMap
 from timecycle.propagation.frame_encoder import FrameEncoder
 from timecycle.propagation.settings import PropagateConfig
+from timecycle.render import Picture, arrows
+from timecycle.video.frame import Frame, rgb_of
 
 _MIN_SIMILAR_NEIGHBOURS = 5  # of eight; a border cell has five, a corner cell three
 
 
 @dataclass(frozen=True, eq=False)
-class Correspondence:
+class Correspondence(Displayed):
     """The match of every feature cell of image A in image B, and the dense flow interpolated from it."""
 
     flow: Float32[np.ndarray, "height width 2"]  # (dx, dy) in pixels of A and B, at every pixel of A
@@ -32,8 +36,13 @@ class Correspondence:
     def __repr__(self) -> str:
         height, width, _ = self.flow.shape
         rows, columns = self.similarity.shape
-        return (
-            f"Correspondence(flow {width}x{height}, {columns}x{rows} cells, mean cosine {self.similarity.mean():.3f})"
+        return f"Correspondence({width}x{height} px, {columns}x{rows} cells, mean cosine {self.similarity.mean():.3f})"
+
+    def show(self, image: Frame | Picture | None = None) -> Image.Image:
+        """Return the flow as arrows over `image`, the image A, or over plain white."""
+        height, width, _ = self.flow.shape
+        return Image.fromarray(
+            arrows(np.full((height, width, 3), 255, np.uint8) if image is None else rgb_of(image), self.flow)
         )
 
 

@@ -136,6 +136,7 @@ class Propagator:
 
     @cached_property
     def frame_encoder(self) -> FrameEncoder:
+        """The encoder, with the settings that say how images are resized for it."""
         return FrameEncoder(self.encoder, self.config)
 
     def snapshot(self) -> Snapshot:

@@ -17,6 +17,7 @@ from typing import Generic, Literal
 import numpy as np
 import torch
 from jaxtyping import Bool, UInt8
+from PIL import Image
 from torch import Tensor
 from typing_extensions import TypeVar
 
@@ -24,6 +25,7 @@ from timecycle.confidence.estimator import ConfidenceEstimator
 from timecycle.confidence.fusion import UNSEEN, Confidence, ConfidenceConfig
 from timecycle.confidence.history import History, blend_histories
 from timecycle.confidence.signals import Signals
+from timecycle.display import Displayed
 from timecycle.errors import LabelError
 from timecycle.grid import Grid
 from timecycle.kernel.library import find_kernel
@@ -55,8 +57,8 @@ LabelsT_co = TypeVar("LabelsT_co", bound=Labels, covariant=True, default=Labels)
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledFrame(Generic[LabelsT_co]):
-    """A frame of the video with its labels."""
+class LabelledFrame(Displayed, Generic[LabelsT_co]):
+    """A frame of the video with its labels; `source` says where they come from."""
 
     index: int
     pts: int
@@ -69,9 +71,13 @@ class LabelledFrame(Generic[LabelsT_co]):
     number: int = field(kw_only=True)  # what the video calls the frame: the number of an image file, or the index
 
     def __repr__(self) -> str:
-        confidence = "" if self.confidence is None else f", {self.confidence}"
+        confidence = "None" if self.confidence is None else f"{self.confidence.value:.2f}"
         at = f"index={self.index}, time_seconds={self.time_seconds:.6g}"
-        return f"LabelledFrame({at}, {self.source}, {self.labels}{confidence})"
+        return f"LabelledFrame({at}, labels={self.labels}, confidence={confidence}, source={self.source!r})"
+
+    def show(self) -> Image.Image:
+        """Return the frame with its labels drawn over it."""
+        return self.labels.show(self.image)
 
 
 def propagate(

@@ -35,6 +35,7 @@ FindingKind = Literal["shift", "swap", "jump", "dropped", "frozen", "drift"]
 
 _MIN_DIFFERENCE = 0.005  # in overlap: smaller ones do not tell two shifts apart
 _ONE_DIRECTION = 0.75  # of the total slip: back and forth is noise of the features
+_SHOWN = 10  # findings in a repr
 _MIN_CELLS = 4  # of an object, to measure how it moved
 _MIN_MATCHED = 0.25  # share of an object that must be matched to measure where it went
 
@@ -80,6 +81,13 @@ class Audit:
     frames: Sequence[int]
     findings: Sequence[Finding]
     overlap: Float64[np.ndarray, "frames objects"]  # with labels propagated from the frame before; NaN on the first
+
+    def __repr__(self) -> str:
+        count = len(self.findings)
+        more = [f"  and {count - _SHOWN} more"] if count > _SHOWN else []
+        lines = [f"  {one.kind} ({one.strength:.1f}): {one.message}" for one in self.findings[:_SHOWN]]
+        head = f"Audit({len(self.frames)} frames, {count or 'no'} finding{'' if count == 1 else 's'})"
+        return "\n".join((head, *lines, *more))
 
 
 def audit(

@@ -40,6 +40,11 @@ class CheckResult:
     files: Mapping[int, ReviewFiles]  # by index: the pictures of the frames to check, and their labels to edit
     edited: Sequence[str]  # names of such files that a person had edited, and that were left as they were
 
+    def __repr__(self) -> str:
+        frames = f"{len(self.queue)} frame{'' if len(self.queue) == 1 else 's'} to review"
+        lines = (f"  frame {one.frame_number}: {one.reason}" for one in self.queue)
+        return "\n".join((f"CheckResult({str(self.report)!r}, {frames})", *lines))
+
 
 def check(folder: Path, *, count: int = 10, together: bool = False) -> CheckResult:
     """Rank the frames of a finished run; write report.html, review.json, review.png and review/ into its folder.
@@ -115,7 +120,7 @@ def _write_review_files(
             checksums[name] = sha256([folder / name])
         return f"{folder.name}/{name}"
 
-    video = _open_source(tables)
+    video = _open_source(run)
     try:
         for one in queue:
             picture = labels = None
@@ -134,19 +139,12 @@ def _write_review_files(
     return files, edited
 
 
-def _open_source(tables: RunTables) -> Video | None:
+def _open_source(run: OutputFolder) -> Video | None:
     """Open the video that was labelled; None where it is not at its recorded location any more."""
-    origin = tables.record.get("origin")
-    if not origin:
-        return None
     try:
-        video = open_video(origin["video"], fps=origin["fps"], allow_damaged=bool(tables.record["video"].get("damage")))
-        if video.fingerprint() == tables.record["video"]["sha256"]:
-            return video
-        video.close()
+        return run.open_video()
     except TimecycleError:
         return None
-    return None
 
 
 def _editable(source: Path, tables: RunTables) -> bytes:

@@ -7,7 +7,7 @@ they replace goes into the history, so that corrections made together can be und
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -42,7 +42,7 @@ from timecycle.runs.record import (
 )
 from timecycle.runs.run import QUEUED_FRAMES, Progress, step_counter
 from timecycle.runs.tables import rows_by_frame
-from timecycle.video import Video, open_video
+from timecycle.video import Video
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def correct(
     with run.lock_finished():
         recover(run)
         record = run.finished_record()
-        with _opened(folder, record, video, encoder) as (source, loaded):
+        with _opened(run, record, video, encoder) as (source, loaded):
             fitted = fit_labels(source, corrections)
             _check_kind(folder, record, corrections)
             job = _Job(run, record, source, loaded)
@@ -251,37 +251,33 @@ def _replace_rows(path: Path, rows: Mapping[int, str], target: Path) -> None:
 
 @contextmanager
 def _opened(
-    folder: Path, record: Mapping[str, Any], video: Video | None, encoder: Encoder | None
+    folder: OutputFolder, record: Mapping[str, Any], video: Video | None, encoder: Encoder | None
 ) -> Iterator[tuple[Video, Encoder]]:
     """Open the video and load the encoder of the run where they are not given; refuse others."""
-    origin = record.get("origin") or {}
-    if (video is None or encoder is None) and not origin:
-        raise OutputError(
-            f"{folder} does not say where its video is",
-            remedy="in Python, pass video and encoder; or propagate again from a video file",
-        )
-    damaged = bool(record["video"].get("damage"))  # damage was accepted when the labels were propagated
-    opened = open_video(origin["video"], fps=origin["fps"], allow_damaged=damaged) if video is None else None
-    try:
-        source = video or opened
-        if source is None or source.fingerprint() != record["video"]["sha256"]:
-            raise OutputError(
-                f"the video is not the one that was labelled in {folder}",
-                remedy="put the original video back, or propagate again",
-            )
+    with ExitStack() as stack:
+        if video is None:
+            video = stack.enter_context(folder.open_video())
+        else:
+            folder.check_video(video, record)
         if encoder is None:
-            # The folder may come from anyone: it must not choose what is downloaded.
-            with offline():
-                encoder = load_encoder(origin["encoder"], device=origin["device"], precision=origin["precision"])
+            encoder = _load_encoder(folder, record)
         if encoder.sha256 != record["encoder"]["sha256"]:
             raise OutputError(
-                f"the encoder {encoder.name} is not the one that propagated the labels in {folder}",
+                f"the encoder {encoder.name} is not the one that propagated the labels in {folder.path}",
                 remedy="give the same weights, or propagate again",
             )
-        yield source, encoder
-    finally:
-        if opened is not None:
-            opened.close()
+        yield video, encoder
+
+
+def _load_encoder(folder: OutputFolder, record: Mapping[str, Any]) -> Encoder:
+    origin = record.get("origin")
+    if not origin:
+        raise OutputError(
+            f"{folder.path} does not say how its encoder is loaded", remedy="in Python, pass the encoder too"
+        )
+    # The folder may come from anyone: it must not choose what is downloaded.
+    with offline():
+        return load_encoder(origin["encoder"], device=origin["device"], precision=origin["precision"])
 
 
 def _check_kind(folder: Path, record: Mapping[str, Any], corrections: Mapping[int, Labels]) -> None:

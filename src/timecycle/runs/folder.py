@@ -19,6 +19,7 @@ from timecycle.propagation.video import LabelledFrame
 from timecycle.runs.outputs import LabelFiles, write_confidence, write_labels
 from timecycle.runs.record import read_record
 from timecycle.runs.tables import (
+    FrameRow,
     ObjectsByFrame,
     RunTables,
     check_objects,
@@ -27,6 +28,7 @@ from timecycle.runs.tables import (
     read_frames,
     read_objects,
 )
+from timecycle.video import Video, open_video
 
 RECORD = "run.json"
 FILES = ("frames.csv", "objects.csv", "overlay.mp4", "contact.png", "keypoints.csv")
@@ -114,10 +116,42 @@ class OutputFolder:
         with self._reading_tables():
             return read_objects(self.objects_csv) if self.objects_csv.is_file() else {}
 
+    def frames(self) -> list[FrameRow]:
+        """Read frames.csv."""
+        with self._reading_tables():
+            return read_frames(self.frames_csv)
+
     def frame_numbers(self) -> list[int]:
         """Return the numbers of the frames in the video, in order."""
-        with self._reading_tables():
-            return [frame.number for frame in read_frames(self.frames_csv)]
+        return [frame.number for frame in self.frames()]
+
+    # Video
+
+    def open_video(self) -> Video:
+        """Open the video that was labelled, where the record says it is; refuse another one in its place."""
+        record = self.finished_record()
+        origin = record.get("origin")
+        if not origin:
+            raise OutputError(
+                f"{self.path} does not say where its video is",
+                remedy="in Python, pass video and encoder; or propagate again from a video file",
+            )
+        # Damage was accepted when the labels were propagated.
+        video = open_video(origin["video"], fps=origin["fps"], allow_damaged=bool(record["video"].get("damage")))
+        try:
+            self.check_video(video, record)
+        except BaseException:
+            video.close()
+            raise
+        return video
+
+    def check_video(self, video: Video, record: Mapping[str, Any]) -> None:
+        """Refuse a video that is not the one that was labelled."""
+        if video.fingerprint() != record["video"]["sha256"]:
+            raise OutputError(
+                f"the video is not the one that was labelled in {self.path}",
+                remedy="put the original video back, or propagate again",
+            )
 
     @contextmanager
     def _reading_tables(self) -> Iterator[None]:

@@ -17,6 +17,8 @@ from timecycle.propagation.video import LabelledFrame
 FRAME_COLUMNS = "index,frame_number,pts,time_seconds,source,confidence,state\n"
 OBJECT_COLUMNS = ",".join(("index", "frame_number", "object", "name", "source", "confidence", "state", *SIGNALS)) + "\n"
 
+_NEED_REVIEW: tuple[State, ...] = ("uncertain", "lost")
+
 ObjectsByFrame = dict[int, dict[str, "ObjectRow"]]  # by frame index and object
 
 
@@ -82,6 +84,10 @@ class FrameRow:
     @property
     def annotated(self) -> bool:
         return self.source == "annotated"
+
+    @property
+    def needs_review(self) -> bool:
+        return self.state in _NEED_REVIEW
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import UInt8
+from PIL import Image
 
+from timecycle.display import Displayed
 from timecycle.errors import VideoError
 
 # An 8K frame has 33 million pixels. A much larger frame is more likely a forged header than footage, and would take
@@ -34,7 +36,7 @@ class Size:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Frame:
+class Frame(Displayed):
     """One frame of a video; `image` is not shared, so the receiver may change it."""
 
     index: int  # in the order of presentation, from 0
@@ -45,7 +47,11 @@ class Frame:
 
     def __repr__(self) -> str:
         height, width, _ = self.image.shape
-        return f"Frame(index={self.index}, time_seconds={self.time_seconds:.6g}, {width}x{height})"
+        return f"Frame(index={self.index}, time_seconds={self.time_seconds:.6g}, {width}x{height} px)"
+
+    def show(self) -> Image.Image:
+        """Return the image."""
+        return Image.fromarray(self.image)
 
 
 def rgb_of(image: object) -> UInt8[np.ndarray, "height width 3"]:

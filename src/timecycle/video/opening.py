@@ -25,13 +25,14 @@ def open_video(
     max_pixels: int = DEFAULT_MAX_PIXELS,
     allow_damaged: bool = False,
 ) -> Video:
-    """Open a video file, a folder of images, a pattern of image names, one image, a list of images, or arrays.
+    """Open a video.
 
-    A pattern is a glob (*.jpg), or has %04d or #### in place of the frame number.
-
-    `fps` is the frame rate of images and arrays, which have no times of their own (24 if None). Frames with more than
-    `max_pixels` pixels are refused before memory is allocated for them. A damaged video file is refused; with
-    `allow_damaged` it has the frames that can be decoded, and `Video.damage` describes the damage.
+    source: a video file, a folder of images, a pattern of image names, one image, a list of images, or RGB arrays
+        (frames, height, width, 3) of uint8. A pattern is a glob (*.jpg), or has %04d or #### in place of the number.
+    fps: the frame rate of images and arrays, which have no times of their own (24 if None).
+    max_pixels: frames with more pixels are refused before memory is allocated for them.
+    allow_damaged: a damaged video file is refused; with this it has the frames that can be decoded, and `Video.damage`
+        describes the damage.
     """
     if not isinstance(source, str | Path):
         listed = [item for item in source if isinstance(item, Path)]

@@ -110,7 +110,17 @@ class Video(ABC):
         self.close()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name}, {self.size})"
+        name = self.name if len(self.name) <= 80 else f"...{self.name[-79:]}"
+        try:
+            count = len(self)
+        except VideoError:  # frames are counted at the first use, and damage may be found by it
+            return f"Video({name!r}, {self.size} px, damaged)"
+        rate = f", {self._mean_fps:.4g} fps" if count > 1 else ""
+        return f"Video({name!r}, {count} frame{'' if count == 1 else 's'}, {self.size} px{rate})"
+
+    @property
+    def _mean_fps(self) -> float:
+        return float((len(self) - 1) / ((self.pts[-1] - self.pts[0]) * self.time_base))
 
     def _frame(self, index: int) -> Frame:
         return next(self.frames(index, index + 1))

@@ -33,9 +33,9 @@ from timecycle.data.packing.shards import (
 )
 from timecycle.data.packing.transcode import ClipFormat, CutClip, CutVideo, DuplicateDetector, clip_file_name, cut_video
 from timecycle.errors import MissingError, SettingsError, StoreError, VideoError
-from timecycle.files import clear_unfinished, lock, make_folder, write_text
+from timecycle.files import clear_unfinished, lock, make_folder, user_cache, write_text
 from timecycle.shortages import raising_shortages
-from timecycle.store import Store
+from timecycle.store import Store, is_address
 
 PACK = "pack.json"
 _SOURCES = "sources.jsonl"
@@ -89,11 +89,16 @@ class PackedShard:
 
 @dataclass(frozen=True, kw_only=True)
 class Pack:
-    """A finished pack."""
+    """A finished pack of videos in shards: its settings, its shards and what was left out."""
 
     config: PackConfig
     shards: tuple[PackedShard, ...]
     counts: Counts
+
+    def __repr__(self) -> str:
+        megabytes = sum(shard.size for shard in self.shards) / 1e6
+        clips = f"{self.counts.clips} clips of {self.counts.videos} videos"
+        return f"Pack({clips} in {len(self.shards)} shards, {megabytes:,.1f} MB)"
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,13 @@ class _Source:
     path: str
     fingerprint: str
     cut: CutVideo
+
+
+def work_folder(destination: str) -> Path:
+    """Return a folder for unfinished work: beside the shards if they are on a disk, otherwise in the user's cache."""
+    if is_address(destination):
+        return user_cache("pack", destination.rstrip("/"))
+    return Path(destination) / ".pack"
 
 
 def pack(

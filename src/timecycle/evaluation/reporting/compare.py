@@ -51,6 +51,9 @@ class Comparison:
     differences: tuple[Difference, ...]
     warnings: tuple[str, ...]  # other differences, which may also explain a difference of scores
 
+    def __repr__(self) -> str:
+        return comparison_text(self)
+
 
 def compare(a: Report, b: Report) -> Comparison:
     """Compare the main scores of both reports, paired over the clips both have.

@@ -33,6 +33,11 @@ class Report:
     frames_predicted: int  # in that time
     timecycle: str
 
+    def __repr__(self) -> str:
+        count = len(self.per_sequence)
+        scores = ", ".join(f"{name} {score:.4f}" for name, score in self.scores.items())
+        return f"Report({self.encoder} on {self.benchmark}, {count} sequence{'' if count == 1 else 's'}: {scores})"
+
 
 def make_report(record: Mapping[str, Any], scores: Scores) -> Report:
     """Make a report from the record of stored predictions and their scores."""

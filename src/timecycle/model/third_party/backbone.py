@@ -10,7 +10,6 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -18,7 +17,7 @@ from timecycle.errors import TimecycleError, WeightsError, first_line
 from timecycle.extras import import_extra
 from timecycle.model.hub import HubName, hub_file, is_offline, read_json, summarised_retries
 from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, Device, Precision
-from timecycle.model.third_party.network import Geometry, NetworkEncoder, Scaling
+from timecycle.model.third_party.network import NetworkEncoder, Padded, Scaling, measure_geometry
 
 _DEEPEST_STRIDE_PX = 16  # larger cells localise poorly
 _PROBE_CELLS = 16
@@ -45,9 +44,9 @@ def load_backbone(hub: HubName, *, device: Device = "auto", precision: Precision
         network, stage = _load_tokens(hub, config, transformers.AutoModel, arguments)
     else:
         network, stage = _load_stage(hub, config, getattr(transformers, kind), arguments)
-    geometry = _call(hub, lambda: _geometry(network, _probe_px(config)))
+    geometry = _call(hub, lambda: measure_geometry(network, _probe_px(config)))
     return NetworkEncoder(
-        _Padded(network, int(geometry.stride_px) if geometry.first_px else 1),
+        Padded(network, int(geometry.stride_px) if geometry.first_px else 1),
         name=f"{hub.name}#{stage}",
         geometry=geometry,
         scaling=_call(hub, lambda: _scaling(hub)),
@@ -85,20 +84,6 @@ class _Tokens(nn.Module):
         tokens: Tensor = self.transformer(pixel_values=images, **self.arguments).last_hidden_state
         patches = tokens[:, tokens.shape[1] - rows * columns :]
         return patches.transpose(1, 2).reshape(len(images), -1, rows, columns)
-
-
-class _Padded(nn.Module):
-    """Pads images to a multiple of the patch by repeating the last row and column, so that no pixel is left out."""
-
-    def __init__(self, network: nn.Module, multiple_px: int) -> None:
-        super().__init__()
-        self.network = network
-        self.multiple_px = multiple_px
-
-    def forward(self, images: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
-        below, right = (-images.shape[2] % self.multiple_px, -images.shape[3] % self.multiple_px)
-        features: Tensor = self.network(F.pad(images, (0, right, 0, below), mode="replicate"))
-        return features
 
 
 def _backbones() -> Mapping[str, str]:
@@ -179,19 +164,6 @@ def _probe_px(config: Any) -> int:
     patch = getattr(config, "patch_size", None)
     stride = patch if isinstance(patch, int) and not _is_pyramid(config) else _DEEPEST_STRIDE_PX
     return _PROBE_CELLS * stride
-
-
-@torch.inference_mode()
-def _geometry(network: nn.Module, side_px: int) -> Geometry:
-    """Measure the stride and derive the centre of the first cell from the first convolution.
-
-    Kernels side by side give cells that tile the image. Overlapping kernels are padded so that the first cell is
-    centred on pixel 0.
-    """
-    stride = side_px / network(torch.zeros(1, 3, side_px, side_px)).shape[-1]
-    first = next(module for module in network.modules() if isinstance(module, nn.Conv2d))
-    tiles = tuple(first.kernel_size) == tuple(first.stride)
-    return Geometry(stride_px=stride, first_px=(stride - 1) / 2 if tiles else 0)
 
 
 def _scaling(hub: HubName) -> Scaling:

@@ -76,3 +76,30 @@ class NetworkEncoder:
     def _scaled(self, image: UInt8[np.ndarray, "height width 3"]) -> Float[Tensor, "1 3 height width"]:
         pixels = torch.from_numpy(np.ascontiguousarray(image)).to(self.device)
         return ((pixels - self._mean) / self._std).permute(2, 0, 1)[None].to(self.dtype)
+
+
+class Padded(nn.Module):
+    """Pads images to a multiple of the patch by repeating the last row and column, so that no pixel is left out."""
+
+    def __init__(self, network: nn.Module, multiple_px: int) -> None:
+        super().__init__()
+        self.network = network
+        self.multiple_px = multiple_px
+
+    def forward(self, images: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
+        below, right = (-images.shape[2] % self.multiple_px, -images.shape[3] % self.multiple_px)
+        features: Tensor = self.network(F.pad(images, (0, right, 0, below), mode="replicate"))
+        return features
+
+
+@torch.inference_mode()
+def measure_geometry(network: nn.Module, side_px: int) -> Geometry:
+    """Measure the stride and derive the centre of the first cell from the first convolution.
+
+    Kernels side by side give cells that tile the image. Overlapping kernels are padded so that the first cell is
+    centred on pixel 0.
+    """
+    stride = side_px / network(torch.zeros(1, 3, side_px, side_px)).shape[-1]
+    first = next(module for module in network.modules() if isinstance(module, nn.Conv2d))
+    tiles = tuple(first.kernel_size) == tuple(first.stride)
+    return Geometry(stride_px=stride, first_px=(stride - 1) / 2 if tiles else 0)

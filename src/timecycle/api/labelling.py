@@ -1,7 +1,6 @@
-"""The Python API: the commands of the command line as functions."""
+"""Label one video: propagate its annotations, as a stream or into a folder, and match two of its frames."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar, overload
 
@@ -16,28 +15,31 @@ from timecycle.inputs import (
     ArrayLike,
     ConfigLike,
     EncoderLike,
+    VideoLike,
     as_config,
     as_encoder,
     as_labels,
     encoder_reference,
+    opened,
 )
 from timecycle.labels import Labels, Masks
 from timecycle.labels.names import check_names, names_of
+from timecycle.progress import Bar, ProgressLike, bars_for
 from timecycle.propagation import flow
 from timecycle.propagation.flow import Correspondence
 from timecycle.propagation.settings import PropagateConfig
-from timecycle.propagation.video import LabelledFrame, check_labels, space_of
+from timecycle.propagation.video import LabelledFrame, check_labels, count_steps, space_of
 from timecycle.propagation.video import propagate as stream
 from timecycle.render import Captioned, arrows, match_lines, save_picture, side_by_side
 from timecycle.runs import run as runs
+from timecycle.runs.opened import Run
 from timecycle.runs.outputs import LabelFiles
-from timecycle.video import Frame, Video, open_video
+from timecycle.video import Frame, Video
 from timecycle.video.frame import rgb_of
 
 _CONFIDENCE = ConfidenceConfig()
 
 LabelsT = TypeVar("LabelsT", bound=Labels)
-VideoLike = Video | str | Path | np.ndarray
 ImageLike = Frame | UInt8[np.ndarray, "height width 3"]
 
 
@@ -49,6 +51,7 @@ def propagate(
     encoder: EncoderLike | None = None,
     config: ConfigLike | None = None,
     confidence: ConfidenceConfig | None = _CONFIDENCE,
+    progress: ProgressLike = None,
 ) -> Iterator[LabelledFrame[LabelsT]]: ...
 
 
@@ -60,6 +63,7 @@ def propagate(
     encoder: EncoderLike | None = None,
     config: ConfigLike | None = None,
     confidence: ConfidenceConfig | None = _CONFIDENCE,
+    progress: ProgressLike = None,
 ) -> Iterator[LabelledFrame[Masks]]: ...
 
 
@@ -71,6 +75,7 @@ def propagate(
     encoder: EncoderLike | None = None,
     config: ConfigLike | None = None,
     confidence: ConfidenceConfig | None = _CONFIDENCE,
+    progress: ProgressLike = None,
 ) -> Iterator[LabelledFrame]: ...
 
 
@@ -81,21 +86,34 @@ def propagate(
     encoder: EncoderLike | None = None,
     config: ConfigLike | None = None,
     confidence: ConfidenceConfig | None = _CONFIDENCE,
+    progress: ProgressLike = None,
 ) -> Iterator[LabelledFrame]:
     """Propagate labels through a video; yield every frame with its labels, in order.
 
-    `labels` maps frame indexes (from 0) to labels of one kind: Masks, Parts, Keypoints, Texture or Coordinates, label
-    files, or arrays of object ids. `encoder` may be a name or a path, `config` the name of a preset. Every frame has a
-    `confidence` unless `trust` is None. Memory does not grow with the length of the video. A video given as a path is
-    closed when the iterator ends.
+    video: a path, RGB arrays, or what `open_video` returns. A video given as a path is closed when the iterator ends.
+    labels: labels by frame index (from 0), all of one kind: Masks, Parts, Keypoints, Texture or Coordinates, label
+        files, or arrays of object ids. Labels without an index belong to frame 0.
+    encoder: what `load_encoder` takes: a name, a path, a model, an encoder. None is the bundled one.
+    config: settings, or the name of a preset: fast, default, best ...
+    confidence: settings of the confidence estimate; with None, frames have no `confidence`, and it is faster.
+    progress: True for a bar on standard error, or a function that is called with (done, total).
+
+    Memory does not grow with the length of the video.
     """
-    with _opened(video) as source:  # closed here and opened again at the first frame: an unused iterator holds no file
+    with opened(video) as source:  # closed here and opened again at the first frame: an unused iterator holds no file
         # Errors in the labels are raised by this call, not at the first frame.
         annotations = check_labels(source, as_labels(labels, source.numbers, source.size.shape))
+        settings = as_config(config)
+        steps = _Steps(count_steps(source, annotations, settings))
         frames = stream(
-            source, annotations, encoder=as_encoder(encoder), config=as_config(config), confidence=confidence
+            source,
+            annotations,
+            encoder=as_encoder(encoder),
+            config=settings,
+            confidence=confidence,
+            on_step=steps.step,
         )
-    return _close_after(video, source, frames)
+    return _close_after(video, source, frames, steps, progress)
 
 
 def propagate_to_folder(
@@ -110,14 +128,19 @@ def propagate_to_folder(
     label_files: LabelFiles = "palette",
     resume: bool = False,
     overwrite: bool = False,
-    progress: runs.Progress | None = None,
-) -> runs.RunResult:
+    progress: ProgressLike = None,
+) -> Run:
     """Propagate labels through a video; write labels, confidence, an overlay video and a record of the run to a folder.
 
-    `names` maps object ids to the names in tables and pictures. `label_files` "grey" writes masks as grey PNGs whose
-    values are the ids.
+    video, labels, encoder, config, confidence: as for `propagate`.
+    folder: the output folder, new or empty.
+    names: names of objects in tables and pictures, by object id.
+    label_files: "palette", or "grey" to write masks as grey PNGs whose values are the ids.
+    resume: resume an interrupted run in the folder; the output is byte-identical.
+    overwrite: replace a run in the folder.
+    progress: True for a bar on standard error, or a function that is called with (done, total).
     """
-    with _opened(video) as source:
+    with opened(video) as source, bars_for(progress) as bar:
         # Labels are checked before weights are loaded.
         annotations = check_labels(source, as_labels(labels, source.numbers, source.size.shape))
         spec = runs.RunSpec(
@@ -130,7 +153,8 @@ def propagate_to_folder(
             label_files=label_files,
             origin=_origin(video, encoder),
         )
-        return runs.run(spec, Path(folder), resume=resume, overwrite=overwrite, progress=progress)
+        done = runs.run(spec, Path(folder), resume=resume, overwrite=overwrite, progress=bar("propagating"))
+    return Run(done.folder)
 
 
 def correspond(
@@ -140,10 +164,12 @@ def correspond(
     encoder: EncoderLike | None = None,
     config: ConfigLike | None = None,
 ) -> Correspondence:
-    """Compute dense correspondence from image `a` to image `b`: flow in pixels, at the size of `a`.
+    """Compute dense correspondence from one image to another: flow in pixels, at the size of the first.
 
-    Only the settings `image_size_px`, `square`, `anchor_window_px` and `window_shape` matter; by default all of `b` is
-    searched.
+    a, b: frames of a video, or RGB arrays (height, width, 3) of uint8.
+    encoder: what `load_encoder` takes. None is the bundled one.
+    config: settings, or the name of a preset. Only `image_size_px`, `square`, `anchor_window_px` and `window_shape`
+        matter; by default all of `b` is searched.
     """
     settings = as_config(config, default=PropagateConfig(anchor_window_px=None))
     return flow.correspond(rgb_of(a), rgb_of(b), encoder=as_encoder(encoder), config=settings)
@@ -199,20 +225,27 @@ def _origin(video: VideoLike, encoder: EncoderLike | None) -> runs.Origin | None
     return runs.Origin(video=str(Path(path).absolute()), fps=fps, encoder=name, device="auto", precision="fp32")
 
 
-@contextmanager
-def _opened(video: VideoLike) -> Iterator[Video]:
-    """Open the video and close it at the end; a video that was passed open stays open."""
-    if isinstance(video, Video):
-        yield video
-        return
-    with open_video(video) as source:
-        yield source
+class _Steps:
+    """Counts the steps of a stream; the bar is there once the stream has begun."""
+
+    def __init__(self, total: int) -> None:
+        self.done, self.total = 0, total
+        self.bar: Bar | None = None
+
+    def step(self) -> None:
+        self.done += 1
+        if self.bar is not None:
+            self.bar(self.done, self.total)
 
 
-def _close_after(video: VideoLike, source: Video, frames: Iterator[LabelledFrame]) -> Iterator[LabelledFrame]:
+def _close_after(
+    video: VideoLike, source: Video, frames: Iterator[LabelledFrame], steps: _Steps, progress: ProgressLike
+) -> Iterator[LabelledFrame]:
     """Yield the frames; close a source that was opened for them when they end, fail or are abandoned."""
     try:
-        yield from frames
+        with bars_for(progress) as bar:
+            steps.bar = bar("propagating")
+            yield from frames
     finally:
         if source is not video:
             source.close()
