@@ -149,6 +149,7 @@ class MaskSpace:
     ids: tuple[int, ...]
     exclusive: ClassVar[bool] = True
     stretchable: ClassVar[bool] = True
+    divisible: ClassVar[bool] = True
 
     @property
     def channels(self) -> int:

@@ -109,6 +109,7 @@ class PartSpace:
     pairs: tuple[int, ...]
     exclusive: ClassVar[bool] = True
     stretchable: ClassVar[bool] = True
+    divisible: ClassVar[bool] = True
 
     @property
     def channels(self) -> int:
