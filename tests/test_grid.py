@@ -168,3 +168,22 @@ def test_a_rescaled_grid_keeps_its_cells():
     assert (grid.y.pixels, grid.x.pixels, grid.cells) == (66, 171, 40)
     assert (grid.y.stride_px, grid.x.stride_px) == (16, 24)
     assert grid.centres()[0, 0].tolist() == [1, 0.5]
+
+
+@settings(max_examples=150, deadline=None)
+@given(axes(), st.integers(1, 5))
+def test_parts_of_cells_lie_evenly_around_the_centre_of_their_cell(axis, parts):
+    fine = axis.subdivided(parts)
+    centres = fine.pixel_of(torch.arange(fine.cells, dtype=torch.float64)).reshape(axis.cells, parts)
+    assert torch.allclose(centres.mean(dim=1), axis.pixel_of(torch.arange(axis.cells, dtype=torch.float64)))
+    assert torch.allclose(fine.area().sum(dim=1), torch.ones(fine.cells), atol=1e-6)
+    assert float(fine.extents_px().sum()) == pytest.approx(axis.pixels)
+
+
+@settings(max_examples=150, deadline=None)
+@given(axes(), st.integers(1, 4))
+def test_cells_average_their_parts(axis, parts):
+    fine = axis.subdivided(parts)
+    extents = fine.extents_px().float()[:, None]
+    inside = (fine.area() * extents).reshape(axis.cells, parts, axis.pixels).sum(dim=1)
+    assert torch.allclose(inside, axis.area() * axis.extents_px().float()[:, None], atol=1e-4)

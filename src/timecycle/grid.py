@@ -32,6 +32,16 @@ class Axis:
             first_px=(self.first_px + 0.5) * scale - 0.5,
         )
 
+    def subdivided(self, parts: int) -> "Axis":
+        """Return the axis with every cell divided into `parts` equal ones."""
+        stride = self.stride_px / parts
+        return replace(
+            self,
+            cells=self.cells * parts,
+            stride_px=stride,
+            first_px=self.first_px + (stride - self.stride_px) / 2,
+        )
+
     def pixel_of(self, cell: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         """Return the pixel on which a (fractional) cell is centred."""
         return self.first_px + cell * self.stride_px
@@ -44,7 +54,8 @@ class Axis:
         """Return the fraction of each cell's extent that each pixel covers; rows sum to one.
 
         Cells meet half-way between centres and the outer cells extend to the border. Together they tile the image: no
-        pixel is lost and none is counted twice.
+        pixel is lost and none is counted twice. Cells that lie beyond the border, as parts of an outer cell may, repeat
+        the pixel at the border.
         """
         return _area(self)
 
@@ -89,6 +100,10 @@ class Grid:
         """Return the same grid over the same image at another size."""
         return Grid(self.y.rescaled(height_px), self.x.rescaled(width_px))
 
+    def subdivided(self, parts: int) -> "Grid":
+        """Return the grid with every cell divided into `parts` x `parts` equal ones."""
+        return self if parts == 1 else Grid(self.y.subdivided(parts), self.x.subdivided(parts))
+
 
 def grid_over(height_px: int, width_px: int, *, cells: tuple[int, int], stride_px: float, first_px: float) -> Grid:
     """Return a grid with the same stride and first centre on both axes.
@@ -106,7 +121,7 @@ def grid_over(height_px: int, width_px: int, *, cells: tuple[int, int], stride_p
 def _edges(axis: Axis) -> Float[Tensor, " edges"]:
     inner = axis.first_px + (torch.arange(1, axis.cells, dtype=torch.float64) - 0.5) * axis.stride_px
     border = torch.tensor([-0.5, axis.pixels - 0.5], dtype=torch.float64)
-    return torch.cat([border[:1], inner, border[1:]])
+    return torch.cat([border[:1], inner.clamp(-0.5, axis.pixels - 0.5), border[1:]])
 
 
 @lru_cache(maxsize=32)
@@ -117,6 +132,9 @@ def _area(axis: Axis) -> Float[Tensor, "cells pixels"]:
     low = torch.maximum(edges[:-1, None], pixel - 0.5)
     high = torch.minimum(edges[1:, None], pixel + 0.5)
     overlap = (high - low).clamp_min(0)
+    outside = overlap.sum(dim=1) <= 0
+    centres = axis.pixel_of(torch.arange(axis.cells, dtype=torch.float64)).round().clamp(0, axis.pixels - 1).long()
+    overlap[outside, centres[outside]] = 1
     return (overlap / overlap.sum(dim=1, keepdim=True)).float()
 
 

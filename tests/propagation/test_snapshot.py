@@ -64,9 +64,17 @@ def annotated_at(kind: str, t: int, late: int) -> Labels | None:
     late=st.integers(1, FRAMES - 1),
     past=st.integers(0, 3),
     anchors=st.integers(1, 3),
+    subcells=st.integers(1, 3),
 )
-def test_a_restored_propagator_continues_exactly(kind, cut, late, past, anchors):
-    config = PropagateConfig(window_px=32, anchor_window_px=32, past_frames=past, anchor_frames=anchors)
+def test_a_restored_propagator_continues_exactly(kind, cut, late, past, anchors, subcells):
+    config = PropagateConfig(
+        window_px=32,
+        anchor_window_px=32,
+        past_frames=past,
+        anchor_frames=anchors,
+        subcells=subcells,
+        sharpening=subcells,
+    )
     original = Propagator(encoder(), config)
     snapshots, stepped = [], []
     for t in range(FRAMES):

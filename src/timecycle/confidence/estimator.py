@@ -52,7 +52,7 @@ class ConfidenceEstimator:
 
     def history_after(self, index: int, labels: LabelMap, before: History | None) -> History:
         """Return the history after a frame whose label map comes from one pass alone."""
-        extent = self.space.extent(labels.values)
+        extent = self.space.extent(labels.of_cells())
         history = before or History.begin(extent.shape[2])
         return history.after(margins(extent, points=is_point_space(self.space)), self._annotated.get(index))
 
@@ -71,7 +71,7 @@ class ConfidenceEstimator:
         """Compute the signals of a frame from its features and its label map."""
         return compute_signals(
             features.cells,
-            self.space.extent(labels.values.to(features.cells.device)),
+            self.space.extent(labels.of_cells().to(features.cells.device)),
             packing=packing,
             history=history,
             past=past,
@@ -112,7 +112,7 @@ class ConfidenceEstimator:
 
     def comparison_frame(self, features: FeatureMap, labels: LabelMap, packing: Packing) -> ComparisonFrame:
         """Make a frame to compare with, from its features and its label map."""
-        extent = self.space.extent(labels.values).flatten(0, 1)
+        extent = self.space.extent(labels.of_cells()).flatten(0, 1)
         return ComparisonFrame(features.cells, extent, packing, self._known_objects(labels.known.cpu()))
 
     def _known_objects(self, channels: Bool[Tensor, " channels"]) -> Bool[Tensor, " objects"]:

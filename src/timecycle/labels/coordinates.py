@@ -101,6 +101,7 @@ class CoordinateSpace:
     channels: ClassVar[int] = 2
     exclusive: ClassVar[bool] = False
     stretchable: ClassVar[bool] = False
+    divisible: ClassVar[bool] = False
 
     def annotated_channels(self, labels: Coordinates) -> Bool[Tensor, " channels"]:
         return torch.ones(self.channels, dtype=torch.bool)

@@ -154,6 +154,7 @@ class KeypointSpace:
     names: tuple[str, ...]
     exclusive: ClassVar[bool] = False
     stretchable: ClassVar[bool] = True
+    divisible: ClassVar[bool] = False
 
     @property
     def channels(self) -> int:

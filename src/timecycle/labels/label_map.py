@@ -20,15 +20,27 @@ Extent = Float[Tensor, "rows columns objects"]  # how much of every cell each ob
 
 @dataclass(frozen=True, eq=False)
 class LabelMap:
-    """Soft labels of one frame on its feature grid, and the channels that anything is known about."""
+    """Soft labels of one frame, and the channels that anything is known about.
+
+    Every feature cell has `subcells` x `subcells` labels, which are matched together; `grid` is the grid of the labels.
+    """
 
     values: LabelValues
     known: Bool[Tensor, " channels"]
     grid: Grid
+    subcells: int = 1
 
     def __repr__(self) -> str:
         rows, columns, channels = self.values.shape
-        return f"LabelMap({columns}x{rows} cells, {int(self.known.sum())} of {channels} channels known)"
+        return f"LabelMap({columns}x{rows} labels, {int(self.known.sum())} of {channels} channels known)"
+
+    def of_cells(self) -> LabelValues:
+        """Return the mean label of every feature cell."""
+        return self.values if self.subcells == 1 else _blocked(self.values, self.subcells).mean(dim=2)
+
+    def blocks(self) -> Float[Tensor, "cells labels"]:
+        """Return all labels of each feature cell in a row."""
+        return _blocked(self.values, self.subcells).flatten(0, 1).flatten(1)
 
 
 _NOTHING = 1e-6  # cells
@@ -44,6 +56,18 @@ def overlap(one: Float[Tensor, "cells objects"], other: Float[Tensor, "cells obj
     """Return the soft intersection over union of each object; 1 where both are empty."""
     union = torch.maximum(one, other).sum(dim=0)
     return torch.where(union > _NOTHING, torch.minimum(one, other).sum(dim=0) / union.clamp_min(_NOTHING), 1.0)
+
+
+def from_blocks(blocks: Float[Tensor, "cells labels"], *, rows: int, columns: int, subcells: int) -> LabelValues:
+    """Return the label map of feature cells with all their labels in a row; the inverse of `LabelMap.blocks`."""
+    split = blocks.reshape(rows, columns, subcells, subcells, -1)
+    return split.transpose(1, 2).reshape(rows * subcells, columns * subcells, -1)
+
+
+def _blocked(values: LabelValues, subcells: int) -> Float[Tensor, "cell_rows cell_columns block channels"]:
+    rows, columns, channels = values.shape
+    split = values.reshape(rows // subcells, subcells, columns // subcells, subcells, channels)
+    return split.transpose(1, 2).flatten(2, 3)
 
 
 def upsample(values: LabelValues, grid: Grid) -> Float[Tensor, "channels height width"]:

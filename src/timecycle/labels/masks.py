@@ -236,6 +236,7 @@ class IdSpace:
     ids: tuple[int, ...]
     exclusive: ClassVar[bool] = True
     stretchable: ClassVar[bool] = True
+    divisible: ClassVar[bool] = True
 
     @classmethod
     def of(cls, annotations: Sequence[IdLabels]) -> Self:

@@ -26,6 +26,8 @@ Objects = frozenset[str] | None  # names of objects; None: all objects of the vi
 Ids = Int[np.ndarray, "height width"]
 Points = Float32[np.ndarray, "points 2"]
 
+_SMALLEST = 1e-30  # of a sum that is divided by: nothing known stays nothing
+
 
 class Labels(ABC):
     """The labels of one frame, at image size: one of Masks, Parts, Keypoints, Texture and Coordinates.
@@ -193,6 +195,11 @@ class Space(Protocol):
         """True where a channel is an intensity, so that stretching it to [0, 1] keeps its meaning."""
         ...
 
+    @property
+    def divisible(self) -> bool:
+        """True where a feature cell may hold a block of labels: they are drawn by pixels, not weights of a point."""
+        ...
+
     def annotated_channels(self, labels: Any) -> Bool[Tensor, " channels"]:
         """Return which channels an annotation constrains; the other channels keep being propagated."""
         ...
@@ -291,6 +298,14 @@ def normalise(values: LabelValues) -> LabelValues:
     objects = values[..., 1:].clamp_min(0)
     claimed = objects.sum(dim=-1, keepdim=True)
     return torch.cat([(1 - claimed).clamp_min(0), objects / claimed.clamp_min(1)], dim=-1)
+
+
+def sharpen(values: LabelValues, power: float) -> LabelValues:
+    """Raise a distribution to a power: the order of the channels stays, and what is certain stays as it is."""
+    if power == 1:
+        return values
+    raised = values.pow(power)
+    return raised / raised.sum(dim=-1, keepdim=True).clamp_min(_SMALLEST)
 
 
 def is_point_space(space: Space) -> bool:

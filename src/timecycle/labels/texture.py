@@ -85,6 +85,7 @@ class FlatTextureSpace:
     colours: tuple[int, ...]
     exclusive: ClassVar[bool] = True
     stretchable: ClassVar[bool] = True
+    divisible: ClassVar[bool] = True
 
     @property
     def channels(self) -> int:
@@ -124,6 +125,7 @@ class TextureSpace:
     channels: ClassVar[int] = 4
     exclusive: ClassVar[bool] = False
     stretchable: ClassVar[bool] = False
+    divisible: ClassVar[bool] = True
 
     def annotated_channels(self, labels: Texture) -> Bool[Tensor, " channels"]:
         return torch.ones(self.channels, dtype=torch.bool)

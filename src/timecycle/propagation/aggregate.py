@@ -9,14 +9,14 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from timecycle.labels.label_map import LabelMap
-from timecycle.labels.space import Space, normalise
+from timecycle.labels.label_map import LabelMap, LabelValues, from_blocks
+from timecycle.labels.space import Space, normalise, sharpen
 from timecycle.matching.neighbours import Packing, Reference, aggregate_labels, neighbours, neighbours_of_groups
 from timecycle.model.encoder import FeatureMap
 from timecycle.propagation.memory import MemoryFrame
 from timecycle.propagation.settings import PropagateConfig
 
-Votes = Float[Tensor, "queries channels"]
+Votes = Float[Tensor, "queries labels"]
 KnownChannels = Bool[Tensor, "references channels"]
 
 
@@ -25,9 +25,11 @@ def aggregate(
 ) -> LabelMap:
     """Match a frame with the memory and aggregate the labels; `packing` is that of its features."""
     rows, columns, _ = features.cells.shape
+    subcells = config.subcells_of(space)
+    grid = features.grid.subdivided(subcells)
     if not memory:
-        values = features.cells.new_zeros(rows, columns, space.channels)
-        return LabelMap(values, torch.zeros(space.channels, dtype=torch.bool, device=values.device), features.grid)
+        values = features.cells.new_zeros(grid.y.cells, grid.x.cells, space.channels)
+        return LabelMap(values, torch.zeros(space.channels, dtype=torch.bool, device=values.device), grid, subcells)
     known = torch.stack([frame.labels.known for frame in memory])
     all_equal = bool((known == known[0]).all())
     if all_equal:
@@ -36,11 +38,14 @@ def aggregate(
         votes = _votes_of_groups(features, memory, config, known, packing)
     else:
         votes = _votes_per_reference(features, memory, config, known)
+    values = from_blocks(votes, rows=rows, columns=columns, subcells=subcells)
     if config.stretch and space.stretchable:
-        votes = _stretch(votes)
+        values = _stretch(values)
     elif space.exclusive and not all_equal:
-        votes = normalise(votes[None])[0]
-    return LabelMap(votes.reshape(rows, columns, space.channels), known.any(dim=0), features.grid)
+        values = normalise(values)
+    if space.exclusive:
+        values = sharpen(values, config.sharpening)
+    return LabelMap(values, known.any(dim=0), grid, subcells)
 
 
 def _votes_of_all(
@@ -81,12 +86,13 @@ def _votes_of_groups(
         temperature=config.temperature,
         packing=packing,
     )
-    labels = _labels(memory)
-    votes = labels[0].new_zeros(features.grid.cells, known.shape[1])
+    labels = [blocks.reshape(len(blocks), -1, known.shape[1]) for blocks in _labels(memory)]
+    votes = torch.zeros_like(labels[0])
     for group, matches in zip(known_groups.tolist(), matches_by_group, strict=True):
         channels = (group_of_channel == group).nonzero().squeeze(1)
-        votes[:, channels] = aggregate_labels(matches, [label[:, channels] for label in labels])
-    return votes
+        own = aggregate_labels(matches, [label[..., channels].flatten(1) for label in labels])
+        votes[..., channels] = own.reshape(len(own), -1, len(channels))
+    return votes.flatten(1)
 
 
 def _votes_per_reference(
@@ -101,7 +107,8 @@ def _votes_per_reference(
         weighting="per_reference",
     )
     weight = aggregate_labels(matches, [channels.float().expand(features.grid.cells, -1) for channels in known])
-    return torch.where(weight > 0, aggregate_labels(matches, _labels(memory)) / weight.clamp_min(1e-12), 0)
+    votes = aggregate_labels(matches, _labels(memory)).reshape(len(weight), -1, known.shape[1])
+    return torch.where(weight[:, None] > 0, votes / weight[:, None].clamp_min(1e-12), 0).flatten(1)
 
 
 def _references(features: FeatureMap, memory: Sequence[MemoryFrame], config: PropagateConfig) -> list[Reference]:
@@ -117,10 +124,10 @@ def _references(features: FeatureMap, memory: Sequence[MemoryFrame], config: Pro
     ]
 
 
-def _labels(memory: Sequence[MemoryFrame]) -> list[Float[Tensor, "cells channels"]]:
-    return [frame.labels.values.flatten(0, 1) for frame in memory]
+def _labels(memory: Sequence[MemoryFrame]) -> list[Votes]:
+    return [frame.label_blocks for frame in memory]
 
 
-def _stretch(votes: Votes) -> Votes:
-    low, high = votes.amin(dim=0), votes.amax(dim=0)
-    return torch.where(high > low, (votes - low) / (high - low).clamp_min(1e-12), 0)
+def _stretch(values: LabelValues) -> LabelValues:
+    low, high = values.amin(dim=(0, 1)), values.amax(dim=(0, 1))
+    return torch.where(high > low, (values - low) / (high - low).clamp_min(1e-12), 0)

@@ -48,7 +48,7 @@ def blend(forward: Pass, backward: Pass, *, exclusive: bool) -> tuple[LabelMap, 
     if exclusive:
         blended = normalise(blended)
     share = torch.where(known & ~known_back, 1.0, torch.where(known_back & ~known, 0.0, share))
-    return LabelMap(blended, known | known_back, forward.labels.grid), share
+    return LabelMap(blended, known | known_back, forward.labels.grid, forward.labels.subcells), share
 
 
 def clearness(values: LabelValues) -> PerChannel:

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from timecycle.confidence.estimator import ConfidenceEstimator
@@ -27,6 +28,11 @@ class MemoryFrame:
     labels: LabelMap  # on the device of the features
     annotated: Channels | None = None  # of an annotated frame: the channels that its annotation decides (on the CPU)
     packing: Packing = field(default_factory=Packing)  # of the features
+
+    @cached_property
+    def label_blocks(self) -> Float[Tensor, "cells labels"]:
+        """All labels of each feature cell in a row, as votes need them."""
+        return self.labels.blocks()
 
     def __repr__(self) -> str:
         rows, columns, _ = self.features.cells.shape

@@ -109,7 +109,8 @@ class Propagator:
         space = self._require_space()
         self._check_image(index, image)
         features = features or self.frame_encoder.encode(image)
-        grid = features.grid.rescaled(*image.shape[:2])
+        subcells = self.config.subcells_of(space)
+        grid = features.grid.rescaled(*image.shape[:2]).subdivided(subcells)
         packing = packed_like(features.cells, (frame.packing for frame in self.memory))
         if aggregated is None:
             aggregated = aggregate(features, list(self.memory), space=space, config=self.config, packing=packing)
@@ -123,10 +124,10 @@ class Propagator:
             values = combine(encoded, values, annotated_channels=channels, exclusive=space.exclusive)
             known = known | channels
         self.image_size = image.shape[:2]
-        self.latest = MemoryFrame(index, features, LabelMap(values, known, grid), annotated, packing)
+        self.latest = MemoryFrame(index, features, LabelMap(values, known, grid, subcells), annotated, packing)
         self.memory.add(self.latest)
         self.steps += 1
-        return LabelMap(values.cpu(), known.cpu(), grid)
+        return LabelMap(values.cpu(), known.cpu(), grid, subcells)
 
     def decode(self, label_map: LabelMap, labels: Labels | None) -> Labels:
         """Decode a label map at image size; `labels`, annotated on this frame, are restored exactly."""

@@ -6,6 +6,7 @@ from typing import Literal
 
 from timecycle.errors import SettingsError
 from timecycle.grid import Grid
+from timecycle.labels.space import Space
 from timecycle.matching.neighbours import Weighting
 from timecycle.matching.window import Window, WindowShape
 
@@ -24,6 +25,8 @@ class PropagateConfig:
     window_px: float | None = 96  # how far an object may move between neighbouring frames; None: anywhere
     anchor_window_px: float | None = 96  # the same for annotated frames, which may be far away in time; None: anywhere
     window_shape: WindowShape = "disc"
+    subcells: int = 1  # labels along each side of a feature cell, matched together: outlines finer than the cells
+    sharpening: float = 1.0  # power of the aggregated labels; above 1 uncertainty does not spread from frame to frame
     stretch: bool = False  # stretch every channel to [0, 1] on every frame, as the 2019 release did
     repeat_first: bool = False  # early frames repeat the first one for each missing past frame (2019 release)
     direction: Literal["both", "forward"] = "both"  # both: also propagate backward in time from annotated frames
@@ -33,6 +36,10 @@ class PropagateConfig:
         radius_px = self.anchor_window_px if annotated else self.window_px
         return None if radius_px is None else Window(radius_px / grid.x.stride_px, self.window_shape)
 
+    def subcells_of(self, space: Space) -> int:
+        """Return how many labels each side of a feature cell has in this label space."""
+        return self.subcells if space.divisible else 1
+
     def __post_init__(self) -> None:
         positive = (
             "image_size_px",
@@ -41,6 +48,8 @@ class PropagateConfig:
             "temperature",
             "window_px",
             "anchor_window_px",
+            "subcells",
+            "sharpening",
         )
         for name in positive:
             value = getattr(self, name)
@@ -67,6 +76,8 @@ _MAXIMUM = {
     "neighbours": 10_000,
     "window_px": 1_000_000,
     "anchor_window_px": 1_000_000,
+    "subcells": 16,
+    "sharpening": 100,
 }
 _MIN_TEMPERATURE = 1e-6  # a cosine of 1 divided by less may overflow
 

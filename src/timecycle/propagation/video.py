@@ -299,7 +299,7 @@ class _Run:
         if self.cache is None or annotation is not None:
             return propagator.advance(frame.index, frame.image, annotation, features=features)
         frame_key = key.at(frame.index, self._annotation_bytes)
-        cached = self.cache.read(direction, frame.index, frame_key, features.grid, self.space.channels)
+        cached = self.cache.read(direction, frame.index, frame_key, self._label_grid, self.space.channels)
         label_map = propagator.advance(frame.index, frame.image, features=features, aggregated=cached)
         if cached is None:
             self.cache.write(direction, frame.index, frame_key, label_map)
@@ -313,7 +313,7 @@ class _Run:
     def _annotation_bytes(self, index: int) -> bytes:
         """Serialise what an annotated frame contributes to a pass."""
         index_in_video = index + (self.cache.offset if self.cache is not None else 0)
-        values = self.space.encode(self.labels[index], self._grid)
+        values = self.space.encode(self.labels[index], self._label_grid)
         return f"{index_in_video} {self._annotated_channels[index].tolist()}".encode() + values.numpy().tobytes()
 
     def _frames(self) -> Iterator[tuple[Frame, FeatureMap | None]]:
@@ -333,7 +333,9 @@ class _Run:
         """Return the propagator of one pass, restored from its last snapshot."""
         propagator = Propagator(self.encoder, self.config, self.space)
         if self.work.next_index(name) is not None:
-            propagator.restore(self.work.load_snapshot(name, self._features, self.space, len(self.video)))
+            propagator.restore(
+                self.work.load_snapshot(name, self._features, self.space, len(self.video), self._subcells)
+            )
         return propagator
 
     def _features(self, index: int) -> FeatureMap:
@@ -345,15 +347,16 @@ class _Run:
         return replace(features, grid=features.grid.rescaled(self.video.size.height_px, self.video.size.width_px))
 
     def _read_backward(self, index: int) -> BackwardFrame:
-        return self.work.read_backward(index, self._grid, self.space.channels)
+        backward = self.work.read_backward(index, self._label_grid, self.space.channels)
+        return replace(backward, labels=replace(backward.labels, subcells=self._subcells))
 
     def _unknown(self) -> LabelMap:
         """Return the label map of the forward pass before the first annotated frame."""
-        grid = self._grid
+        grid = self._label_grid
         values = torch.zeros(grid.y.cells, grid.x.cells, self.space.channels)
         if self.space.exclusive:
             values[..., 0] = 1
-        return LabelMap(values, torch.zeros(self.space.channels, dtype=torch.bool), grid)
+        return LabelMap(values, torch.zeros(self.space.channels, dtype=torch.bool), grid, self._subcells)
 
     def _update_history(self, propagator: Propagator, label_map: LabelMap) -> None:
         if self.confidence is not None and propagator.latest is not None:
@@ -372,7 +375,7 @@ class _Run:
     def _estimate(self, index: int, signals: Signals | None, label_map: LabelMap) -> Confidence | None:
         if self.confidence is None:
             return None
-        return self._estimator.confidence(index, signals, label_map.grid, known=label_map.known)
+        return self._estimator.confidence(index, signals, self._grid, known=label_map.known)
 
     def _without_uncertain(self, label_map: LabelMap, confidence: Confidence | None) -> LabelMap:
         """Remove objects below the minimum confidence from what is decoded; the memory keeps them."""
@@ -427,4 +430,13 @@ class _Run:
 
     @cached_property
     def _grid(self) -> Grid:
+        """The grid of the feature cells over the frames at their own size."""
         return self._features(self._first).grid
+
+    @cached_property
+    def _label_grid(self) -> Grid:
+        return self._grid.subdivided(self._subcells)
+
+    @cached_property
+    def _subcells(self) -> int:
+        return self.config.subcells_of(self.space)

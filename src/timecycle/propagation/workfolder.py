@@ -111,7 +111,9 @@ class WorkFolder:
         path = self._snapshot(self.path, name)
         return _read(path)[0].next_index if path.is_file() else None
 
-    def load_snapshot(self, name: str, encode_frame: EncodeFrame, space: Space, frames: int) -> Snapshot:
+    def load_snapshot(
+        self, name: str, encode_frame: EncodeFrame, space: Space, frames: int, subcells: int = 1
+    ) -> Snapshot:
         """Read the snapshot `name` of a propagator with that `space`, of a video of so many frames.
 
         The features of its memory frames are encoded again.
@@ -121,7 +123,9 @@ class WorkFolder:
         with _reading(path):
             if not all(0 <= index < frames for index in order.frames):
                 raise ValueError("it has memory frames that the video lacks")
-            memory = {index: _memory_frame(index, encode_frame(index), tensors, space) for index in order.frames}
+            memory = {
+                index: _memory_frame(index, encode_frame(index), tensors, space, subcells) for index in order.frames
+            }
             if not {*order.anchors, *order.past} <= memory.keys():
                 raise ValueError("it refers to memory frames that it does not hold")
         history = tensors.get("history")
@@ -176,16 +180,19 @@ def _read(path: Path) -> tuple[_Order, dict[str, Tensor]]:
         return order, load(data[end:])
 
 
-def _memory_frame(index: int, features: FeatureMap, tensors: Mapping[str, Tensor], space: Space) -> MemoryFrame:
+def _memory_frame(
+    index: int, features: FeatureMap, tensors: Mapping[str, Tensor], space: Space, subcells: int
+) -> MemoryFrame:
     """Build a memory frame whose label map fits its features and the space."""
     values, known, annotated = (tensors.get(f"{index}.{name}") for name in ("values", "known", "annotated"))
     channels, device = (space.channels,), features.cells.device
-    if values is None or values.shape != (*features.cells.shape[:2], *channels) or values.dtype != torch.float32:
+    grid = features.grid.subdivided(subcells)
+    if values is None or values.shape != (grid.y.cells, grid.x.cells, *channels) or values.dtype != torch.float32:
         raise ValueError(f"the labels of frame {index} do not fit its features")
     masks = [mask for mask in (known, annotated) if mask is not None]
     if known is None or any(mask.shape != channels or mask.dtype != torch.bool for mask in masks):
         raise ValueError(f"the channels of frame {index} are others")
-    labels = LabelMap(values.to(device), known.to(device), features.grid)
+    labels = LabelMap(values.to(device), known.to(device), grid, subcells)
     return MemoryFrame(index, features, labels, annotated)
 
 
