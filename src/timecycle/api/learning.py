@@ -18,10 +18,9 @@ from timecycle.training import trainer
 from timecycle.training.corpus import DEFAULT_CACHE_GB, VideoSource
 from timecycle.training.distributed import process_group
 from timecycle.training.heldout import fewest_steps
-from timecycle.training.pace import steps_in
 from timecycle.training.record import finished_weights, read_settings
 from timecycle.training.settings import TrainConfig
-from timecycle.training.trainer import TrainingResult
+from timecycle.training.trainer import TrainingResult, steps_in
 
 _MUCH_WAITING = 0.1  # share of the time; below it, reading clips keeps up with training
 

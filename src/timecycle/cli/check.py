@@ -7,7 +7,7 @@ from tyro.conf import arg
 
 from timecycle.cli.console import Result, hanging, out, say
 from timecycle.cli.options import RunArgument
-from timecycle.labels.notes import note
+from timecycle.labels.file import note
 from timecycle.review.check import check
 from timecycle.review.report import correct_command
 
