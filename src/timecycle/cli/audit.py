@@ -8,7 +8,7 @@ from typing import Annotated, get_args
 
 from tyro.conf import Positional, arg
 
-from timecycle.cli.console import Result, out, progress, say
+from timecycle.cli.console import Result, out, say
 from timecycle.cli.options import (
     AllowDamaged,
     Fps,
@@ -19,6 +19,7 @@ from timecycle.cli.options import (
     log_video,
     refuse_swapped,
 )
+from timecycle.cli.progress import progress
 from timecycle.errors import LabelError
 from timecycle.labels import read_labels
 from timecycle.propagation.video import fit_labels

@@ -12,8 +12,9 @@ from timecycle.bulk.manifest import Shard, read_manifest
 from timecycle.bulk.ray_engine import ray_engine
 from timecycle.bulk.scheduler import ALARM_FRACTION, Engine, LocalEngine, Progress, Summary, dead_letters, run_bulk
 from timecycle.bulk.worker import BulkJob, prepare
-from timecycle.cli.console import Bar, ExitCode, Result, err, progress, say
+from timecycle.cli.console import ExitCode, Result, err, say
 from timecycle.cli.options import RunOptions
+from timecycle.cli.progress import Bar, progress
 from timecycle.files import sha256
 
 

@@ -8,8 +8,9 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.cli.console import Result, progress, say
+from timecycle.cli.console import Result, say
 from timecycle.cli.options import RunArgument
+from timecycle.cli.progress import progress
 from timecycle.errors import LabelError
 from timecycle.labels import read_labels
 from timecycle.labels.notes import frames_in_words

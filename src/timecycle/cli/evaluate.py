@@ -8,8 +8,9 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg, subcommand
 
-from timecycle.cli.console import Result, out, progress_bars, say
+from timecycle.cli.console import Result, out, say
 from timecycle.cli.options import MethodOptions, Out, Preset, log_encoder
+from timecycle.cli.progress import progress_bars
 from timecycle.data.augment.composites import CompositesConfig
 from timecycle.errors import SettingsError
 from timecycle.evaluation.benchmark import Benchmark

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.cli.console import ExitCode, Result, err, progress_bars, say
+from timecycle.cli.console import ExitCode, Result, err, say
+from timecycle.cli.progress import progress_bars
 from timecycle.concurrency import usable_cores
 from timecycle.data.packing.pack import MAX_CORRUPT, PACK, Counts, PackConfig, check_pack, pack
 from timecycle.data.packing.transcode import ClipFormat

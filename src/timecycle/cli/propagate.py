@@ -10,8 +10,9 @@ from typing import Annotated
 import numpy as np
 from tyro.conf import Positional, UseAppendAction, arg
 
-from timecycle.cli.console import Result, progress, say
+from timecycle.cli.console import Result, say
 from timecycle.cli.options import Fps, Kind, Overwrite, RunOptions, VideoArgument, log_video, refuse_swapped
+from timecycle.cli.progress import progress
 from timecycle.errors import LabelError, SettingsError
 from timecycle.extras import import_extra
 from timecycle.labels import Coordinates, Labels, Masks, Texture, path_of, read_labels, striped

@@ -11,8 +11,9 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.cli.console import Bar, ExitCode, Result, note, progress_bars, say
+from timecycle.cli.console import ExitCode, Result, note, say
 from timecycle.cli.options import Out
+from timecycle.cli.progress import Bar, progress_bars
 from timecycle.config import build, preset_names, train_config
 from timecycle.errors import SettingsError
 from timecycle.model.bundled import find_bundled

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.cli.console import Result, out, progress
+from timecycle.cli.console import Result, out
 from timecycle.cli.options import (
     AllowDamaged,
     Device,
@@ -17,6 +17,7 @@ from timecycle.cli.options import (
     read_encoder,
     refuse_swapped,
 )
+from timecycle.cli.progress import progress
 from timecycle.labels import read_labels
 from timecycle.model.registry import DEFAULT_ENCODER
 from timecycle.propagation.video import check_labels
