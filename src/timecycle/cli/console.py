@@ -1,4 +1,4 @@
-"""Print results to standard output; print progress, notes and errors to standard error.
+"""Print results to standard output; print notes and errors to standard error.
 
 The options --json, --quiet and --verbose, which every command has, take effect here and nowhere else.
 """
@@ -10,7 +10,7 @@ import math
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from enum import IntEnum
@@ -100,6 +100,11 @@ def note(text: str) -> None:
     """Print a note to standard error."""
     if not _mode.quiet:
         err.print(text)
+
+
+def shows_progress() -> bool:
+    """Whether progress is wanted: for people, so with --json only on a terminal."""
+    return not _mode.quiet and (err.is_terminal or not _mode.json)
 
 
 def print_json(result: Result) -> None:

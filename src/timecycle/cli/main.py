@@ -6,7 +6,7 @@ import select
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, suppress
 from importlib import import_module
 from typing import Any
 
@@ -180,14 +180,13 @@ def _help() -> str:
 
 
 def _reader_is_gone() -> bool:
-    """Whether standard output is a pipe that nobody reads any more."""
+    """Whether standard output or standard error is a pipe that nobody reads any more."""
     if not hasattr(select, "poll"):  # Windows
         return True
     poll = select.poll()
-    try:
-        poll.register(sys.stdout.fileno(), 0)
-    except (OSError, ValueError):  # standard output is no file
-        return False
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # the stream is no file
+            poll.register(stream.fileno(), 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 

@@ -135,6 +135,8 @@ def read_encoder(name: str, device: inference.Device, precision: PrecisionChoice
 
 
 def log_encoder(name: str, description: str, sha256: str) -> None:
+    if not log.isEnabledFor(logging.INFO):
+        return
     kernel = find_kernel()
     matching = f"compiled kernel ({kernel.variant})" if kernel.functions is not None else f"torch: {kernel.reason}"
     log.info("encoder %s: %s, sha256 %s", name, description, sha256[:8])

@@ -1,6 +1,7 @@
 """`timecycle train`"""
 
 import dataclasses
+import logging
 import math
 import os
 import shlex
@@ -24,6 +25,8 @@ from timecycle.training.heldout import fewest_steps, recommendation
 from timecycle.training.record import finished_weights, has_record, read_settings
 from timecycle.training.settings import TrainConfig
 from timecycle.training.trainer import steps_in
+
+log = logging.getLogger("timecycle")
 
 _PRESETS = ", ".join(preset_names("train"))
 _MUCH_WAITING = 0.1  # share of the time; below it, reading clips keeps up with training
@@ -148,7 +151,9 @@ class Train:
 
     def _config(self) -> TrainConfig:
         steps = (f"steps={self.steps}",) if self.steps is not None else ()
-        return train_config(self.preset, (*self.set, *steps))
+        config = train_config(self.preset, (*self.set, *steps))
+        log.info("preset %s with %s: %s", self.preset, " ".join((*self.set, *steps)) or "no changes", config)
+        return config
 
     def _resumed_config(self) -> TrainConfig:
         """Return the settings of the resumed run; settings on the command line must equal them."""
