@@ -3,6 +3,7 @@
 import dataclasses
 import gc
 import inspect
+import json
 import os
 import subprocess
 import sys
@@ -347,26 +348,27 @@ def test_refused_step_changes_no_state(world):
     assert (state.step(world.frame(1)).ids == alone.step(world.frame(1)).ids).all()
 
 
-@pytest.mark.parametrize(
-    ("expression", "message"),
-    [
-        ("tc.Propagator('rgb')", "passed as str; load it first"),
-        ("tc.Propagator(encoder, 'fast')", "the settings were passed as str; read them first"),
-        ("tc.Propagator(encoder).step(image, image[..., 0])", "were passed as ndarray; pass tc.Masks.of(array)"),
-        ("tc.Texture(image)", "a texture is an array of uint8 with the shape (4, 4, 3)"),
-        ("tc.Coordinates(image / 1)", "coordinates are an array of float64 with the shape (4, 4, 3)"),
-        ("tc.Keypoints(('nose',), [[3, 4]], [True])", "points were passed as a list with visibilities as a list"),
-    ],
-)
-def test_wrong_arguments_are_refused_with_what_is_expected(expression, message):
+def test_wrong_arguments_are_refused_with_what_is_expected():
     """The process has no type checks of the tests, like those of users."""
+    expected = {
+        "tc.Propagator('rgb')": "passed as str; load it first",
+        "tc.Propagator(encoder, 'fast')": "the settings were passed as str; read them first",
+        "tc.Propagator(encoder).step(image, image[..., 0])": "were passed as ndarray; pass tc.Masks.of(array)",
+        "tc.Texture(image)": "a texture is an array of uint8 with the shape (4, 4, 3)",
+        "tc.Coordinates(image / 1)": "coordinates are an array of float64 with the shape (4, 4, 3)",
+        "tc.Keypoints(('nose',), [[3, 4]], [True])": "points were passed as a list with visibilities as a list",
+    }
     script = (
-        "import numpy as np, timecycle as tc\n"
+        "import json, numpy as np, timecycle as tc\n"
         "encoder, image = tc.load_encoder('rgb'), np.zeros((4, 4, 3), np.uint8)\n"
-        f"try: {expression}\n"
-        "except tc.TimecycleError as error: print(error)"
+        f"for expression in {list(expected)}:\n"
+        "    try: eval(expression)\n"
+        "    except tc.TimecycleError as error: print(json.dumps(str(error)))\n"
+        "    else: print(json.dumps('nothing was raised'))"
     )
-    assert message in subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+    printed = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+    for (expression, message), error in zip(expected.items(), map(json.loads, printed.splitlines()), strict=True):
+        assert message in error, expression
 
 
 def test_arrays_of_1_and_of_255_are_noted_as_two_objects(world, mask, caplog):

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -46,10 +47,17 @@ def world():
     return small_world()
 
 
+@pytest.fixture(scope="module")
+def finished_once(world, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished") / "out"
+    run(spec(world), folder)
+    return folder
+
+
 @pytest.fixture
-def finished(world, tmp_path):
-    run(spec(world), tmp_path / "out")
-    return tmp_path / "out"
+def finished(finished_once, tmp_path):
+    """A finished run that the test may change."""
+    return shutil.copytree(finished_once, tmp_path / "out")
 
 
 def test_run_writes_labels_of_every_frame_tables_and_pictures(finished, world):
@@ -271,14 +279,22 @@ def recording(overlays: dict[str, list[bytes]]) -> type[VideoWriter]:
     return Recording
 
 
-@pytest.mark.parametrize("after", [1, 6, 9, 14, 20])
-def test_resumed_run_writes_the_same_bytes_in_either_pass(world, tmp_path, monkeypatch, after):
-    monkeypatch.setattr("timecycle.propagation.video._SNAPSHOT_FRAMES", 4)
+@pytest.fixture(scope="module")
+def whole_run(world, tmp_path_factory):
+    """Labels of two frames, and the files of an uninterrupted run from them."""
     labels = {0: Masks(world.mask(0)), 8: Masks(np.where(world.mask(8) == 2, 2, 0).astype(np.uint16))}
-    run(spec(world, labels), tmp_path / "whole")
+    folder = tmp_path_factory.mktemp("whole")
+    run(spec(world, labels), folder)
+    return labels, contents(folder)
+
+
+@pytest.mark.parametrize("after", [1, 6, 9, 14, 20])
+def test_resumed_run_writes_the_same_bytes_in_either_pass(world, whole_run, tmp_path, monkeypatch, after):
+    monkeypatch.setattr("timecycle.propagation.video._SNAPSHOT_FRAMES", 4)
+    labels, expected = whole_run
     interrupted(world, tmp_path / "parts", after=after, labels=labels)
     run(spec(world, labels), tmp_path / "parts", resume=True)
-    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    assert contents(tmp_path / "parts") == expected
     assert not (tmp_path / "parts" / ".work").exists()
     assert len(open_video(tmp_path / "parts" / "overlay.mp4")) == 12
 
