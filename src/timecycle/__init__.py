@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from timecycle.confidence.fusion import ConfidenceConfig
     from timecycle.config import propagate_config
     from timecycle.labels import Coordinates, Keypoints, Masks, Parts, Texture
-    from timecycle.model.pretrained import from_pretrained, save_pretrained
+    from timecycle.model.hub import from_pretrained, save_pretrained
     from timecycle.model.registry import load_encoder
     from timecycle.propagation.propagator import Propagator
     from timecycle.propagation.settings import PropagateConfig
@@ -51,13 +51,13 @@ _MODULES = {
     "Propagator": "propagation.propagator",
     "Texture": "labels",
     "correspond": "api",
-    "from_pretrained": "model.pretrained",
+    "from_pretrained": "model.hub",
     "load_encoder": "model.registry",
     "open_video": "video",
     "propagate": "api",
     "propagate_config": "config",
     "propagate_to_folder": "api",
-    "save_pretrained": "model.pretrained",
+    "save_pretrained": "model.hub",
 }
 
 

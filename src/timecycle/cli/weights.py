@@ -10,9 +10,8 @@ from tyro.conf import Positional, arg, subcommand
 from timecycle.cli.console import out
 from timecycle.errors import OutputError, WeightsError
 from timecycle.files import sha256
-from timecycle.model.bundled import bundled_weights, find_bundled, verify_weights
 from timecycle.model.checkpoints import read_checkpoint
-from timecycle.model.weights import Card, read_card, save_weights
+from timecycle.model.weights import Card, bundled_weights, find_bundled, read_card, save_weights, verify_weights
 
 Name = Annotated[Positional[str], arg(metavar="WEIGHTS", help="a name from `timecycle weights list`, or a file")]
 
@@ -22,10 +21,10 @@ class List:
     """List the bundled weights."""
 
     def __call__(self) -> None:
-        for weights in bundled_weights():
-            card = read_card(weights.path)
-            size_mb = weights.path.stat().st_size / 1e6
-            out.print(f"{weights.name}  {size_mb:.1f} MB  {card.trained_on if card else ''}")
+        for name, path in bundled_weights().items():
+            card = read_card(path)
+            size_mb = path.stat().st_size / 1e6
+            out.print(f"{name}  {size_mb:.1f} MB  {card.trained_on if card else ''}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +34,7 @@ class Verify:
     weights: Annotated[Positional[tuple[str, ...]], arg(metavar="WEIGHTS ...", help="names or files")] = ()
 
     def __call__(self) -> None:
-        paths = [_find(weights) for weights in self.weights] or [weights.path for weights in bundled_weights()]
+        paths = [_find(weights) for weights in self.weights] or [*bundled_weights().values()]
         for path in paths:
             out.print(f"ok  {path.name}  sha256 {verify_weights(path)}")
 
