@@ -10,7 +10,7 @@ from timecycle.propagation.video import LabelledFrame, Source
 from timecycle.runs.folder import OutputFolder
 from timecycle.runs.outputs import ContactSheet, OverlayWriter
 from timecycle.video import Frame, Video, VideoWriter
-from timecycle.video.splice import keyframe_flags, splice
+from timecycle.video.writer import keyframe_flags, splice
 
 Draw = Callable[[LabelledFrame], None]
 
