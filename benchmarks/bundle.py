@@ -16,9 +16,8 @@ from pathlib import Path
 from record import RESULTS
 from timecycle.config import build
 from timecycle.files import sha256
-from timecycle.model.bundled import bundled_weights
 from timecycle.model.resnet import ResNet, ResNetConfig
-from timecycle.model.weights import Card, build_resnet, load_weights, read_card, save_weights
+from timecycle.model.weights import Card, build_resnet, bundled_weights, load_weights, read_card, save_weights
 
 _FOLDER = Path(__file__).parents[1] / "src" / "timecycle" / "weights"
 _FOOTAGE = "668 raw clips: UCF-101, DAVIS-2017 train, and small sets of surveillance, robot, face and everyday video"
@@ -45,10 +44,10 @@ def main() -> int:
         scores=trained.scores if trained else {},
         source={"weights_sha256": records[-1]["measured"]["weights_sha256"], "commit": records[-1]["commit"]},
     )
-    for old in bundled_weights():
-        if old.name == chosen.name:
-            old.path.unlink()
-            old.path.with_suffix(".json").unlink(missing_ok=True)
+    for name, old in bundled_weights().items():
+        if name == chosen.name:
+            old.unlink()
+            old.with_suffix(".json").unlink(missing_ok=True)
     draft = _FOLDER / f".{chosen.name}.safetensors"
     save_weights(draft, model, card, half=True)
     named = f"{chosen.name}-{sha256([draft])[:8]}"

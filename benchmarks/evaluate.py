@@ -10,7 +10,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import get_args
@@ -18,10 +18,9 @@ from typing import get_args
 from record import RESULTS
 from timecycle.config import propagate_config
 from timecycle.evaluation.benchmark import Benchmark
-from timecycle.evaluation.evaluate import evaluate
+from timecycle.evaluation.evaluate import FOLDER, evaluate, read_record, settings_of
 from timecycle.evaluation.methods.method import Method
 from timecycle.evaluation.methods.registry import load_method
-from timecycle.evaluation.predictions import FOLDER, read_record, settings_of
 from timecycle.evaluation.protocols.badja import find_badja
 from timecycle.evaluation.protocols.davis import find_davis
 from timecycle.evaluation.protocols.jhmdb import find_jhmdb
@@ -166,9 +165,7 @@ def reuse_predictions(
     folder: Path, whole: Benchmark, subset: Benchmark, method: Method, config: PropagateConfig
 ) -> None:
     """Copy the clips of a subset from an evaluation of the whole benchmark with the same method and settings."""
-    subset_settings, whole_settings = (
-        json.loads(json.dumps(asdict(settings_of(benchmark, method, config)))) for benchmark in (subset, whole)
-    )
+    subset_settings, whole_settings = (settings_of(benchmark, method, config) for benchmark in (subset, whole))
     for path in () if folder.exists() else sorted(folder.parent.glob(f"*/{FOLDER}.json")):
         record = read_record(path.parent)
         names = [clip.name for clip in subset.clips]

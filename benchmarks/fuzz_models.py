@@ -19,8 +19,7 @@ from timecycle import propagate
 from timecycle.config import build, preset_names, propagate_config, read_preset, train_config
 from timecycle.labels import Masks
 from timecycle.model.checkpoints import read_checkpoint
-from timecycle.model.hub import offline
-from timecycle.model.pretrained import save_pretrained
+from timecycle.model.hub import offline, save_pretrained
 from timecycle.model.registry import load_encoder
 from timecycle.model.resnet import ResNetConfig, random_resnet
 from timecycle.model.weights import Card, load_weights, save_weights

@@ -9,8 +9,7 @@ from typing import Any
 from published import PublishedRow
 from timecycle.errors import SettingsError
 from timecycle.evaluation.reporting.report import Report
-from timecycle.evaluation.reporting.rows import Row, merge_seeds
-from timecycle.evaluation.reporting.scores import in_print, lower_is_better, score_name
+from timecycle.evaluation.reporting.scores import Row, in_print, lower_is_better, merge_seeds, score_name
 
 _UNKNOWN = "-"
 

@@ -54,13 +54,11 @@ from score_tables import (
 )
 from timecycle.config import propagate_config
 from timecycle.errors import SettingsError, TimecycleError
-from timecycle.evaluation.metrics.bootstrap import paired_bootstrap
-from timecycle.evaluation.reporting.compare import compare
+from timecycle.evaluation.reporting.compare import compare, paired_bootstrap
 from timecycle.evaluation.reporting.figure import save_small
 from timecycle.evaluation.reporting.plots import draw_bars, draw_over_time
 from timecycle.evaluation.reporting.report import Report, read_report
-from timecycle.evaluation.reporting.rows import Row, method_name
-from timecycle.evaluation.reporting.scores import COUNTED, lower_is_better, main_scores
+from timecycle.evaluation.reporting.scores import COUNTED, Row, lower_is_better, main_scores, method_name
 from timecycle.model.registry import DEFAULT_ENCODER
 
 ROOT = Path(__file__).parents[1]

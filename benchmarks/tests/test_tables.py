@@ -14,8 +14,7 @@ from reports import davis_report
 from score_tables import davis_table, provenance, published_table
 from timecycle.errors import SettingsError
 from timecycle.evaluation.reporting.report import write_report
-from timecycle.evaluation.reporting.rows import merge_seeds, method_name
-from timecycle.evaluation.reporting.scores import main_scores, score_name
+from timecycle.evaluation.reporting.scores import main_scores, merge_seeds, method_name, score_name
 from timecycle.model.registry import DEFAULT_ENCODER
 
 ROOT = Path(__file__).parents[2]

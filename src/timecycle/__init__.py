@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from timecycle.grid import Grid, grid_over
     from timecycle.labels import Coordinates, Keypoints, Labels, Masks, Parts, Texture
     from timecycle.model.encoder import Encoder, FeatureMap
-    from timecycle.model.pretrained import from_pretrained, save_pretrained
+    from timecycle.model.hub import from_pretrained, save_pretrained
     from timecycle.model.registry import load_encoder
     from timecycle.propagation.flow import Correspondence
     from timecycle.propagation.propagator import Propagator
@@ -134,7 +134,7 @@ _MODULES = {
     "correct": "api.review",
     "correspond": "api.labelling",
     "evaluate": "api.evaluation",
-    "from_pretrained": "model.pretrained",
+    "from_pretrained": "model.hub",
     "grid_over": "grid",
     "load_encoder": "model.registry",
     "open_video": "video",
@@ -142,7 +142,7 @@ _MODULES = {
     "propagate": "api.labelling",
     "propagate_config": "config",
     "propagate_to_folder": "api.labelling",
-    "save_pretrained": "model.pretrained",
+    "save_pretrained": "model.hub",
     "train": "api.learning",
     "train_config": "config",
     "tune": "api.review",

@@ -14,7 +14,7 @@ from timecycle.evaluation.methods.registry import Identity, NearestNeighbours, l
 from timecycle.evaluation.protocols.davis import find_davis
 from timecycle.evaluation.reporting.report import read_report
 from timecycle.labels.drawing import palette
-from timecycle.model.third_party.rgb import RgbEncoder
+from timecycle.model.third_party.hand_crafted import RgbEncoder
 from timecycle.propagation.settings import PropagateConfig
 from trees import davis_tree
 

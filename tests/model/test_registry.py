@@ -1,6 +1,7 @@
 """Encoders by name: their geometry is right, and their weights are those of the published networks."""
 
 import importlib.metadata
+import logging
 import pickle
 
 import numpy as np
@@ -8,12 +9,12 @@ import pytest
 import torch
 
 from timecycle.errors import WeightsError
-from timecycle.model.batch_norm import with_batch_norm_statistics
-from timecycle.model.encoder import Encoder
+from timecycle.model import registry
+from timecycle.model.encoder import Encoder, FeatureMap
 from timecycle.model.registry import encoder_names, load_encoder
-from timecycle.model.resnet import ResNetConfig, random_resnet
+from timecycle.model.resnet import ResNetConfig, random_resnet, with_batch_norm_statistics
+from timecycle.model.third_party.imagenet import packaged_file, read_arrays
 from timecycle.model.third_party.network import Geometry
-from timecycle.model.third_party.packages import packaged_file, read_arrays
 from timecycle.synthetic import WorldConfig, make_world
 
 
@@ -159,7 +160,7 @@ def test_batch_norm_statistics_normalise_the_output_of_every_layer():
 def test_efficientnet_equals_the_published_network():
     """Sums of its responses as the package efficientnet-lite-pytorch gives them for the same weights and input."""
     load_or_skip("efficientnet-lite0-s8")
-    from timecycle.model.third_party.efficientnet import efficientnet_lite0
+    from timecycle.model.third_party.imagenet import efficientnet_lite0
 
     ramp = torch.linspace(-1, 1, 3 * 64 * 64).reshape(1, 3, 64, 64)
     for stride, expected in PUBLISHED_SUMS.items():
@@ -173,7 +174,7 @@ PUBLISHED_SUMS = {8: 13683.151, 16: 8480.722}
 def test_vgg_has_the_weights_of_torchvision():
     """Compare the first filter with torchvision's, and the sum of all responses with an earlier one of this program."""
     load_or_skip("vgg16")
-    from timecycle.model.third_party.vgg import vgg16
+    from timecycle.model.third_party.imagenet import vgg16
 
     model = vgg16().eval()
     assert model.layers[0].weight[0, 0, 0].tolist() == pytest.approx([-0.5537, 0.1427, 0.5290], abs=1e-4)
@@ -227,12 +228,40 @@ def test_seed_too_large_for_torch_is_refused():
 
 @pytest.mark.parametrize("arrays", [{"other": {}}, {"VGG16_0": {"Conv_0": {"kernel": np.zeros((3, 3))}}}])
 def test_vgg_weights_without_its_layers_are_refused(tmp_path, monkeypatch, arrays):
-    from timecycle.model.third_party import vgg
+    from timecycle.model.third_party import imagenet
 
     path = tmp_path / "vgg16.ckpt"
     path.write_bytes(pickle.dumps(arrays))
-    monkeypatch.setattr(vgg, "packaged_file", lambda *_, **__: path)
+    monkeypatch.setattr(imagenet, "packaged_file", lambda *_, **__: path)
     with pytest.raises(
         WeightsError, match=r"vgg16\.ckpt does not hold the layers of VGG-16: .*; install it again: pip"
     ):
-        vgg.vgg16()
+        imagenet.vgg16()
+
+
+class NoisyEncoder:
+    """An encoder whose bf16 descriptors are noisy."""
+
+    def __init__(self, precision):
+        self.inner = load_encoder("random-resnet18", device="cpu")
+        self.name, self.sha256, self.description = "noisy", self.inner.sha256, precision
+
+    def encode(self, image):
+        features = self.inner.encode(image)
+        if self.description == "fp32":
+            return features
+        noise = torch.randn(features.cells.shape, generator=torch.Generator().manual_seed(0))
+        return FeatureMap(torch.nn.functional.normalize(features.cells + 0.01 * noise, dim=-1), features.grid)
+
+
+@pytest.mark.parametrize(("has_bf16", "expected"), [(True, "bf16"), (False, "fp32")])
+def test_auto_is_bf16_where_the_processor_multiplies_it(monkeypatch, has_bf16, expected):
+    monkeypatch.setattr(registry, "supports_bf16", lambda: has_bf16)
+    assert f"{expected} on cpu" in load_encoder("random-resnet18", device="cpu", precision="auto").description
+
+
+def test_auto_is_fp32_where_bf16_descriptors_do_not_agree(monkeypatch, caplog):
+    monkeypatch.setattr(registry, "supports_bf16", lambda: True)
+    with caplog.at_level(logging.WARNING, "timecycle"):
+        assert registry.choose_precision(NoisyEncoder).description == "fp32"
+    assert "bf16 descriptors of noisy agree with fp32 only to a cosine of 0.9" in caplog.text

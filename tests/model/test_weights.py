@@ -10,11 +10,10 @@ import torch
 from safetensors.torch import save_file
 
 from timecycle.errors import SettingsError, WeightsError
-from timecycle.model.bundled import find_bundled, verify_weights
 from timecycle.model.inference import ResNetEncoder
 from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
 from timecycle.model.resnet import ResNetConfig, random_resnet
-from timecycle.model.weights import Card, hash_state, load_weights, save_weights
+from timecycle.model.weights import Card, find_bundled, hash_state, load_weights, save_weights, verify_weights
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from PIL import Image
 
 from timecycle.errors import VideoError
 from timecycle.video import open_video
-from timecycle.video.truncation import check_not_truncated
+from timecycle.video.completeness import check_not_truncated
 
 VPX_FAST = {"deadline": "realtime", "cpu-used": "8"}
 

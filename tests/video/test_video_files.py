@@ -13,8 +13,8 @@ from coded_footage import code_of, set_display_matrix, set_edit, write_footage
 
 from timecycle.errors import VideoError
 from timecycle.video import Frame, Size, Video, open_video, source
+from timecycle.video.cursor import FrameTable
 from timecycle.video.decoder import Decoder
-from timecycle.video.frame_table import FrameTable
 
 X265_SILENT = {"x265-params": "log-level=none"}
 VPX_FAST = {"deadline": "realtime", "cpu-used": "8"}

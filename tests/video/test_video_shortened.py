@@ -12,8 +12,8 @@ from coded_footage import code_of, write_footage
 
 from timecycle.errors import VideoError
 from timecycle.video import Video, decoder, open_video
-from timecycle.video.avi_file import index_matches_chunks
-from timecycle.video.ffmpeg_log import capture_messages
+from timecycle.video.completeness import index_matches_chunks
+from timecycle.video.damage import capture_messages
 from timecycle.video.matroska_file import walk_matroska
 from timecycle.video.mp4_file import walk_mp4
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from timecycle.video import Size, VideoWriter, open_video, writer
-from timecycle.video.splice import keyframe_flags, splice
+from timecycle.video.writer import keyframe_flags, splice
 
 SIZE = Size(48, 64)
 FRAMES = 30

@@ -9,9 +9,8 @@ from timecycle.config import build, train_config
 from timecycle.data.packing import pack as packing
 from timecycle.data.packing.pack import Pack, PackConfig
 from timecycle.errors import SettingsError, StoreError
-from timecycle.model.bundled import find_bundled
 from timecycle.model.resnet import ResNet
-from timecycle.model.weights import Card, load_weights, read_card
+from timecycle.model.weights import Card, find_bundled, load_weights, read_card
 from timecycle.progress import Bar, ProgressLike, bars_for
 from timecycle.store import open_store
 from timecycle.training import trainer

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol, runtime_checkable
 
-from timecycle.bulk.fingerprints import inputs_of
-from timecycle.bulk.manifest import Item, Shard
+from timecycle.bulk.manifest import Item, Shard, inputs_of
 from timecycle.bulk.outputs import DEAD, Outputs
 from timecycle.bulk.worker import Already, BulkJob, Busy, Failed, Record, Stopped, outdated, process_video
 from timecycle.concurrency import read_ahead
@@ -278,8 +277,7 @@ def _failed_before(items: Sequence[Item], outputs: Outputs) -> dict[str, DeadLet
 
 def _inputs(item: Item) -> str:
     """A fingerprint that changes with the video or its labels."""
-    inputs = inputs_of(item)
-    return f"{inputs.video} {inputs.labels}"
+    return " ".join(inputs_of(item))
 
 
 def _summary(

@@ -11,9 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from timecycle.bulk.fingerprints import checksum, has_other_content, inputs_of
 from timecycle.bulk.lease import Lease
-from timecycle.bulk.manifest import Item
+from timecycle.bulk.manifest import Item, checksum, has_other_content, inputs_of
 from timecycle.bulk.outputs import Outputs
 from timecycle.confidence.fusion import ConfidenceConfig
 from timecycle.errors import (
@@ -152,10 +151,10 @@ def outdated(item: Item, record: dict[str, Any], job: BulkJob) -> str:
     """
     if record.get("settings") != checksum(job.settings()):
         return "it was made with another encoder or other settings"
-    now = inputs_of(item)
-    if now.labels and now.labels != record.get("labels"):
+    video, labels = inputs_of(item)
+    if labels and labels != record.get("labels"):
         return "its labels have changed"
-    if now.video and now.video != record.get("video"):
+    if video and video != record.get("video"):
         try:
             if has_other_content(item, str(record.get("video_sha256"))):
                 return f"{item.video} has changed"
@@ -211,9 +210,9 @@ def _propagate(item: Item, job: BulkJob, outputs: Outputs, lease: Lease) -> Reco
             seconds=seconds,
             confidence=round(statistics.fmean(confidences), 4) if confidences else None,
             lowest=min(confidences, default=None),
-            video=inputs.video,
+            video=inputs[0],
             video_sha256=video.fingerprint(),
-            labels=inputs.labels,
+            labels=inputs[1],
             settings=checksum(job.settings()),
             manifest=job.manifest,
             damage=video.damage,

@@ -16,8 +16,7 @@ from timecycle.cli.console import Bar, ExitCode, Result, note, progress_bars, sa
 from timecycle.cli.options import Out
 from timecycle.config import build, preset_names, train_config
 from timecycle.errors import SettingsError
-from timecycle.model.bundled import find_bundled
-from timecycle.model.weights import load_weights, read_card
+from timecycle.model.weights import find_bundled, load_weights, read_card
 from timecycle.training import trainer
 from timecycle.training.corpus import DEFAULT_CACHE_GB, VideoSource
 from timecycle.training.distributed import ProcessGroup, process_group

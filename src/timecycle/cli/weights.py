@@ -10,9 +10,8 @@ from tyro.conf import Positional, arg, subcommand
 from timecycle.cli.console import Result, out, say
 from timecycle.errors import OutputError, WeightsError
 from timecycle.files import sha256
-from timecycle.model.bundled import bundled_weights, find_bundled, verify_weights
 from timecycle.model.checkpoints import read_checkpoint
-from timecycle.model.weights import Card, read_card, save_weights
+from timecycle.model.weights import Card, bundled_weights, find_bundled, read_card, save_weights, verify_weights
 
 Name = Annotated[Positional[str], arg(metavar="WEIGHTS", help="a name from `timecycle weights list`, or a file")]
 
@@ -23,11 +22,11 @@ class List:
 
     def __call__(self) -> Result:
         listed = []
-        for weights in bundled_weights():
-            card, size = read_card(weights.path), weights.path.stat().st_size
+        for name, path in bundled_weights().items():
+            card, size = read_card(path), path.stat().st_size
             trained_on = card.trained_on if card else ""
-            out.print(f"{weights.name}  {size / 1e6:.1f} MB  {trained_on}")
-            listed.append({"name": weights.name, "file": weights.path, "bytes": size, "trained_on": trained_on})
+            out.print(f"{name}  {size / 1e6:.1f} MB  {trained_on}")
+            listed.append({"name": name, "file": path, "bytes": size, "trained_on": trained_on})
         return {"weights": listed}
 
 
@@ -38,7 +37,7 @@ class Verify:
     weights: Annotated[Positional[tuple[str, ...]], arg(metavar="WEIGHTS ...", help="names or files")] = ()
 
     def __call__(self) -> Result:
-        paths = [_find(weights) for weights in self.weights] or [weights.path for weights in bundled_weights()]
+        paths = [_find(weights) for weights in self.weights] or [*bundled_weights().values()]
         verified = []
         for path in paths:
             verified.append({"file": path, "sha256": verify_weights(path)})

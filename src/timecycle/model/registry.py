@@ -1,28 +1,34 @@
-"""Registry of encoders: loads what `--encoder` names."""
+"""Registry of encoders: loads what `--encoder` names, in bf16 where that is fast and agrees with fp32."""
 
+import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, get_args
 
+import torch
 from torch import nn
 
+from timecycle.concurrency import supports_bf16
 from timecycle.errors import SettingsError, WeightsError
-from timecycle.model.batch_norm import with_batch_norm_statistics
-from timecycle.model.bundled import bundled_weights, find_bundled, verify_checksum
 from timecycle.model.encoder import Encoder
-from timecycle.model.hub import HubName, parse_hub_name, read_hub_config
+from timecycle.model.hub import MODEL_TYPE, HubName, build_pretrained, parse_hub_name, read_hub_config
 from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, Device, Precision, ResNetEncoder, pick_device
-from timecycle.model.precision import choose_precision
-from timecycle.model.pretrained import MODEL_TYPE, build_pretrained
-from timecycle.model.resnet import Architecture, ResNetConfig, random_resnet
-from timecycle.model.third_party import efficientnet, vgg
+from timecycle.model.resnet import Architecture, ResNetConfig, random_resnet, with_batch_norm_statistics
 from timecycle.model.third_party.backbone import load_backbone
+from timecycle.model.third_party.hand_crafted import RgbEncoder, SiftEncoder
+from timecycle.model.third_party.imagenet import (
+    VGG16_FIRST_PX,
+    VGG16_STRIDE_PX,
+    StridePx,
+    efficientnet_first_px,
+    efficientnet_lite0,
+    vgg16,
+)
 from timecycle.model.third_party.module import encoder_of_module
 from timecycle.model.third_party.network import Geometry, NetworkEncoder, Scaling
-from timecycle.model.third_party.rgb import RgbEncoder
-from timecycle.model.third_party.sift import SiftEncoder
-from timecycle.model.weights import PICKLES, hash_state, load_weights
+from timecycle.model.weights import PICKLES, bundled_weights, find_bundled, hash_state, load_weights, verify_checksum
+from timecycle.synthetic import WorldConfig, make_world
 
 DEFAULT_ENCODER = "timecycle-v1"  # bundled with the package, see docs/model.md
 
@@ -36,6 +42,10 @@ _IMAGENET = Scaling(
     std=(IMAGENET_STD[0] * 255, IMAGENET_STD[1] * 255, IMAGENET_STD[2] * 255),
 )
 _EFFICIENTNET = Scaling(mean=(127, 127, 127), std=(128, 128, 128))
+
+log = logging.getLogger("timecycle")
+
+_AGREEMENT = 0.999  # mean cosine of descriptors
 
 
 def load_encoder(
@@ -89,7 +99,7 @@ def load_encoder(
 def encoder_names() -> list[str]:
     """List the names that `load_encoder` knows; `random-...` takes a seed as in random-resnet18@1."""
     random = [f"random-{architecture}" for architecture in get_args(Architecture)]
-    return [*(weights.name for weights in bundled_weights()), *random, *_NAMED]
+    return [*bundled_weights(), *random, *_NAMED]
 
 
 def _from_hub(hub: HubName, device: Device, precision: Precision) -> Encoder:
@@ -114,12 +124,12 @@ def _random(name: str, device: Device, precision: Precision) -> Encoder:
     return ResNetEncoder(model, name=name, sha256=digest, device=device, precision=precision)
 
 
-def _efficientnet(stride_px: efficientnet.StridePx) -> _Loader:
+def _efficientnet(stride_px: StridePx) -> _Loader:
     def load(device: Device, precision: Precision) -> Encoder:
         return NetworkEncoder(
-            efficientnet.efficientnet_lite0(stride_px),
+            efficientnet_lite0(stride_px),
             name=f"efficientnet-lite0-s{stride_px}",
-            geometry=Geometry(stride_px=stride_px, first_px=efficientnet.first_px(stride_px)),
+            geometry=Geometry(stride_px=stride_px, first_px=efficientnet_first_px(stride_px)),
             scaling=_EFFICIENTNET,
             device=device,
             precision=precision,
@@ -130,9 +140,9 @@ def _efficientnet(stride_px: efficientnet.StridePx) -> _Loader:
 
 def _vgg16(device: Device, precision: Precision) -> Encoder:
     return NetworkEncoder(
-        vgg.vgg16(),
+        vgg16(),
         name="vgg16",
-        geometry=Geometry(stride_px=vgg.STRIDE_PX, first_px=vgg.FIRST_PX),
+        geometry=Geometry(stride_px=VGG16_STRIDE_PX, first_px=VGG16_FIRST_PX),
         scaling=_IMAGENET,
         device=device,
         precision=precision,
@@ -147,3 +157,22 @@ _NAMED: dict[str, _Loader] = {
     "efficientnet-lite0-s16": _efficientnet(16),
     "vgg16": _vgg16,
 }
+
+
+def choose_precision(load: Callable[[Precision], Encoder]) -> Encoder:
+    """Load an encoder in bf16 if the processor multiplies bf16 and descriptors agree with fp32, otherwise in fp32."""
+    exact = load("fp32")
+    if not supports_bf16():
+        return exact
+    fast = load("bf16")
+    agreement = _agreement(exact, fast)
+    if agreement >= _AGREEMENT:
+        return fast
+    log.warning("bf16 descriptors of %s agree with fp32 only to a cosine of %.4f: using fp32", exact.name, agreement)
+    return exact
+
+
+def _agreement(exact: Encoder, fast: Encoder) -> float:
+    image = make_world(WorldConfig(height_px=160, width_px=240, frames=1)).frame(0)
+    cosines = (exact.encode(image).cells * fast.encode(image).cells).sum(dim=-1)
+    return float(torch.nan_to_num(cosines, nan=-1.0).mean())

@@ -1,12 +1,16 @@
 """Encoder phi: ResNet-18 or -50 without res5 and with res4 at stride 1, so that a feature cell is 8 pixels wide
-(section 3.2, appendix A.1).
+(section 3.2, appendix A.1); and its batch-norm statistics.
 
 Parameters have torchvision's names, so ImageNet weights load as they are; `layer4` and `fc` do not exist here.
 """
 
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
 from jaxtyping import Float
@@ -23,6 +27,9 @@ _MOST_CHANNELS = 65536  # of a head; a file that asks for more is wrong or malic
 Architecture = Literal["resnet18", "resnet50"]
 Padding = Literal["zeros", "reflect", "replicate"]
 Layer = Literal["res2", "res3", "res4"]  # as the paper counts; torchvision's layer1, layer2 and layer3
+
+_NOISE_IMAGES = 4
+_NOISE_PX = 192
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,3 +236,44 @@ def _layer(
     first = block(inputs, width, stride=stride, padding=padding)
     rest = [block(width * block.expansion, width, stride=1, padding=padding) for _ in range(depth - 1)]
     return nn.Sequential(first, *rest)
+
+
+@contextmanager
+def batch_norm_momentum(model: nn.Module, momentum: float | None) -> Iterator[list[nn.BatchNorm2d]]:
+    """Set the momentum of all batch norms within the context: 0 keeps their statistics, None averages all batches."""
+    norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
+    before = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.momentum = momentum
+    try:
+        yield norms
+    finally:
+        for norm, usual in zip(norms, before, strict=True):
+            norm.momentum = usual
+
+
+@torch.no_grad()
+def with_batch_norm_statistics(model: ResNet, *, seed: int) -> ResNet:
+    """Return a copy with the batch-norm statistics of pink noise, a pure function of model and seed.
+
+    New batch norms assume inputs of mean 0 and variance 1, which random convolutions do not give. Noise whose spectrum
+    falls as 1/frequency, like that of photographs, stands in for footage, so no data is needed.
+    """
+    model = copy.deepcopy(model).train()
+    with batch_norm_momentum(model, None) as norms:
+        for norm in norms:
+            norm.reset_running_stats()
+        model(_pink_noise(seed))
+    return model.eval()
+
+
+def _pink_noise(seed: int) -> Float[Tensor, "images 3 height width"]:
+    """Make noise of mean 0 and variance 1 per channel, in the units of normalised images."""
+    noise = np.random.default_rng(seed).standard_normal((_NOISE_IMAGES, 3, _NOISE_PX, _NOISE_PX))
+    noise = 0.9 * noise[:, :1] + 0.44 * noise  # channels are correlated: photographs are nearly grey
+    frequency = np.fft.fftfreq(_NOISE_PX)
+    distance = np.hypot(frequency[:, None], frequency[None, :])
+    distance[0, 0] = np.inf  # removes the image's mean
+    pink = np.fft.ifft2(np.fft.fft2(noise) / distance).real
+    pink /= pink.std(axis=(0, 2, 3), keepdims=True)
+    return torch.from_numpy(pink).float()

@@ -1,10 +1,15 @@
-"""Weights on disk: safetensors with a JSON card. Pickles are refused, because loading one can run code."""
+"""Weights on disk: safetensors with a JSON card, and those bundled with the package.
+
+Pickles are refused, because loading one can run code. Files named with a checksum are checked against it.
+"""
 
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +19,13 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from timecycle.errors import SettingsError, WeightsError, first_line
-from timecycle.files import atomic_write, write_text
+from timecycle.files import atomic_write, sha256, write_text
 from timecycle.model.resnet import ResNet, ResNetConfig
 
 PICKLES = (".pth", ".pt", ".ckpt", ".bin", ".tar", ".pkl", ".pickle")
 CLASSIFIER = ("layer4.", "fc.")  # a classifier's last layers, which the encoder does not have
+
+_NAMED = re.compile(r"(?P<name>.+)-(?P<hash>[0-9a-f]{8})\.safetensors")  # as torch.hub names its files
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,3 +196,32 @@ def _check_state(path: Path, model: ResNet, state: dict[str, Tensor]) -> None:
                 f"{path} {what} {names[0]}{more}",
                 remedy=f"give weights that fit the card or, without one, a {model.config.architecture} of torchvision",
             )
+
+
+def bundled_weights() -> dict[str, Path]:
+    """Return the files of the bundled weights by their names for `--encoder`."""
+    folder = Path(str(files("timecycle.weights")))
+    named_files = ((path, _NAMED.fullmatch(path.name)) for path in sorted(folder.glob("*.safetensors")))
+    return {match["name"]: path for path, match in named_files if match}
+
+
+def find_bundled(name: str) -> Path | None:
+    """Return the file of the bundled weights of that name, if there are any."""
+    return bundled_weights().get(name)
+
+
+def verify_weights(path: Path) -> str:
+    """Return a weight file's checksum, or refuse the file if its name, its card or its tensors do not agree with it."""
+    load_weights(path)
+    return verify_checksum(path)
+
+
+def verify_checksum(path: Path) -> str:
+    """Return a file's checksum, or refuse the file if its name contains another one."""
+    checksum, named = sha256([path]), _NAMED.fullmatch(path.name)
+    if named and not checksum.startswith(named["hash"]):
+        raise WeightsError(
+            f"{path} has the checksum {checksum[:8]}, but its name says {named['hash']}",
+            remedy="copy or install it again: it was changed or damaged",
+        )
+    return checksum

@@ -18,7 +18,7 @@ from timecycle.labels.drawing import RGB
 from timecycle.propagation.video import LabelledFrame, Source
 from timecycle.render import Captioned, Picture, contact_sheet, save_picture, thumbnail
 from timecycle.video import Frame, Video, VideoWriter
-from timecycle.video.splice import keyframe_flags, splice
+from timecycle.video.writer import keyframe_flags, splice
 
 _CONTACT_FRAMES = 12
 

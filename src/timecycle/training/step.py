@@ -12,9 +12,8 @@ from torch import Tensor, nn
 
 from timecycle.errors import OutputError, first_line
 from timecycle.grid import Grid
-from timecycle.model.batch_norm import batch_norm_momentum
 from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD
-from timecycle.model.resnet import ResNet, grid_of
+from timecycle.model.resnet import ResNet, batch_norm_momentum, grid_of
 from timecycle.model.tracker import Tracker
 from timecycle.objectives import ObjectiveResult
 from timecycle.objectives.cycles import cycle_losses

@@ -13,14 +13,17 @@ from jaxtyping import UInt8
 
 from timecycle.errors import VideoError
 from timecycle.files import sha256
-from timecycle.video.avi_file import index_matches_chunks
-from timecycle.video.completeness import loss_in, undecoded_in
-from timecycle.video.cursor import Cursor, WrongTableError
+from timecycle.video.completeness import (
+    DamagedVideoError,
+    check_not_truncated,
+    index_matches_chunks,
+    loss_in,
+    undecoded_in,
+)
+from timecycle.video.cursor import Cursor, FrameTable, WrongTableError
 from timecycle.video.decoder import Decoder, damaged, shown_at, upright_size
 from timecycle.video.frame import Frame
-from timecycle.video.frame_table import FrameTable
 from timecycle.video.source import Video
-from timecycle.video.truncation import DamagedVideoError, check_not_truncated
 
 
 class ContainerVideo(Video):

@@ -25,9 +25,8 @@ from av.video.stream import VideoStream
 from jaxtyping import UInt8
 
 from timecycle.errors import VideoError
-from timecycle.video.ffmpeg_log import Message, capture_messages, damage_in
+from timecycle.video.damage import Message, Tally, capture_messages, damage_in
 from timecycle.video.frame import DEFAULT_MAX_PIXELS, Size
-from timecycle.video.tally import Tally
 
 if TYPE_CHECKING:
     VideoPacket = Packet[VideoStream]

@@ -12,8 +12,8 @@ from PIL import Image, ImageOps
 from PIL.ExifTags import Base as ExifTag
 
 from timecycle.errors import VideoError
+from timecycle.video.completeness import check_regular
 from timecycle.video.frame import Size
-from timecycle.video.truncation import check_regular
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".tif", ".tiff", ".webp"})
 

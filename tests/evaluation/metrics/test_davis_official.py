@@ -7,7 +7,7 @@ import davis_predictions
 import numpy as np
 import pytest
 
-from timecycle.evaluation.metrics.objects import average_objects, score_objects, summarise
+from timecycle.evaluation.metrics.masks import average_objects, score_objects, summarise
 
 OFFICIAL = json.loads(Path(__file__).with_name("davis_official.json").read_text())
 # Three small objects and a large one.

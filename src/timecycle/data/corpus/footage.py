@@ -28,9 +28,9 @@ from timecycle.data.corpus.order import sample_at, shard_sample_at, shards_at
 from timecycle.data.packing.shards import ShardCache
 from timecycle.errors import DamagedError, MissingError, StoreError, VideoError
 from timecycle.video import DEFAULT_MAX_PIXELS, open_video
+from timecycle.video.completeness import check_not_truncated
 from timecycle.video.decoder import Decoder, VideoPacket, decoding, upright_rgb
 from timecycle.video.images import images_in_folder
-from timecycle.video.truncation import check_not_truncated
 
 _MAX_PACKETS = 2000  # held in memory; later frames are read through open_video's table of frames
 _MAX_REORDER = 16  # packets: the largest reordering delay of any codec

@@ -21,7 +21,7 @@ from jaxtyping import Integer, UInt16
 
 from timecycle.errors import LabelError, SettingsError
 from timecycle.evaluation.benchmark import Clip, Progress, Scores, choose_clips
-from timecycle.evaluation.metrics.objects import ObjectScores, average_objects, score_objects
+from timecycle.evaluation.metrics.masks import ObjectScores, average_objects, score_objects
 from timecycle.evaluation.protocols.dataset import find_folder, find_images, first_and_count, read_clip_names
 from timecycle.evaluation.protocols.propagated_labels import propagate_labels
 from timecycle.labels import Masks

@@ -26,8 +26,15 @@ from jaxtyping import Int64, UInt16
 
 from timecycle.errors import LabelError, SettingsError
 from timecycle.evaluation.benchmark import Clip, Progress, Scores, choose_clips
-from timecycle.evaluation.metrics.classes import confusion, iou_per_class, mean_iou
-from timecycle.evaluation.metrics.instances import FrameMatches, PredictedInstance, ap_r, match_frame
+from timecycle.evaluation.metrics.parts import (
+    FrameMatches,
+    PredictedInstance,
+    ap_r,
+    confusion,
+    iou_per_class,
+    match_frame,
+    mean_iou,
+)
 from timecycle.evaluation.protocols.dataset import find_folder, find_images, first_and_count, read_clip_names
 from timecycle.evaluation.protocols.propagated_labels import SCORES, propagate_labels
 from timecycle.labels import Masks, Parts

@@ -10,7 +10,7 @@ from jaxtyping import Float64
 
 from timecycle.errors import SettingsError, TimecycleError
 from timecycle.evaluation.benchmark import Clip
-from timecycle.evaluation.predictions import FOLDER
+from timecycle.evaluation.evaluate import FOLDER
 from timecycle.evaluation.reporting.figure import (
     COLOURS,
     INK,
@@ -24,8 +24,15 @@ from timecycle.evaluation.reporting.figure import (
     text_style,
 )
 from timecycle.evaluation.reporting.report import Report
-from timecycle.evaluation.reporting.rows import Row, merge_seeds
-from timecycle.evaluation.reporting.scores import choose_score, in_print, is_number, lower_is_better, score_name
+from timecycle.evaluation.reporting.scores import (
+    Row,
+    choose_score,
+    in_print,
+    is_number,
+    lower_is_better,
+    merge_seeds,
+    score_name,
+)
 from timecycle.evaluation.reporting.worst import draw_worst, predicted_files
 from timecycle.files import make_folder
 
