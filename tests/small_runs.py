@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from timecycle.training.journal import read_journal
 
 from clips import write_clip
 from timecycle.config import train_config
 from timecycle.synthetic import WorldConfig, make_world
+from timecycle.training.record import read_journal
 
 TINY = (
     *("batch=2", "view_px=64", "patches.patch_px=24"),
