@@ -5,7 +5,6 @@ or match every patch to one position. Each of these failures has a figure here.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -14,18 +13,6 @@ from torch import Tensor
 Features = Float[Tensor, "images cells channels"]  # L2-normalised
 
 _RIDGE = 1e-2
-
-
-@dataclass(frozen=True)
-class Alarm:
-    """A figure outside its healthy range, with advice."""
-
-    name: str
-    value: float
-    advice: str
-
-    def __str__(self) -> str:
-        return f"{self.name} is {self.value:.3g}: {self.advice}"
 
 
 @torch.no_grad()
@@ -74,13 +61,13 @@ def position_r2(features: Features, positions: Float[Tensor, "cells 2"]) -> floa
     return float(1 - error / (test_positions - centre).square().mean())
 
 
-def alarms(figures: Mapping[str, float]) -> list[Alarm]:
-    """Return an alarm for every figure, of `feature_health` or of an objective, that is outside its healthy range."""
-    raised = []
+def alarms(figures: Mapping[str, float]) -> dict[str, str]:
+    """Return a message with advice for every figure, of `feature_health` or of an objective, that is not healthy."""
+    raised = {}
     for name, (low, high, advice) in _LIMITS.items():
         value = figures.get(name)
         if value is not None and not low <= value <= high:
-            raised.append(Alarm(name, value, advice))
+            raised[name] = f"{name} is {value:.3g}: {advice}"
     return raised
 
 

@@ -247,9 +247,8 @@ class _Run:
         if self._due(self.config.validate_every) and self.held_out is not None:
             scores = self.held_out.score(self.state.ema).figures()
             line |= {f"held_out_{name}": value for name, value in scores.items()}
-            raised = alarms({**journal.recent_mean(figures), **scores})
-            line["alarms"] = [str(alarm) for alarm in raised]
-            for alarm in raised:
+            line["alarms"] = list(alarms({**journal.recent_mean(figures), **scores}).values())
+            for alarm in line["alarms"]:
                 self.callbacks.warning(f"step {self.state.step}: {alarm}")
             draw_matches(self.held_out, self.state.ema, self.folder / "pictures" / f"{self.state.step:08d}.png")
         journal.write(self.state.step, line | {"seconds": round(seconds, 3), "data_share": round(data_share, 4)})
