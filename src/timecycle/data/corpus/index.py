@@ -203,7 +203,7 @@ def _probed(folder: Path, todo: Mapping[str, str], *, workers: int) -> Generator
         except BrokenProcessPool as error:
             raise VideoError(
                 "a process that probes videos was killed, perhaps for lack of memory",
-                remedy="run it again with fewer workers: finished videos are kept; a script that starts workers does so below "
+                remedy="run it again with fewer workers: finished videos are kept; a script must start workers below "
                 "`if __name__ == '__main__':`",
             ) from error
         finally:
