@@ -47,8 +47,8 @@ class MemoryFrame:
 class Memory:
     """The frames that vote.
 
-    They are annotated frames (the first one, and the latest that are still needed), the last `past_frames` frames and, of
-    the frames before these, one of every `older_interval`, up to `older_frames`.
+    They are annotated frames (the first one, and the latest that are still needed), the last `past_frames` frames and,
+    of the frames before these, one of every `older_interval`, up to `older_frames`.
     """
 
     past_frames: int
