@@ -65,13 +65,16 @@ def annotated_at(kind: str, t: int, late: int) -> Labels | None:
     past=st.integers(0, 3),
     anchors=st.integers(1, 3),
     subcells=st.integers(1, 3),
+    older=st.integers(0, 2),
 )
-def test_a_restored_propagator_continues_exactly(kind, cut, late, past, anchors, subcells):
+def test_a_restored_propagator_continues_exactly(kind, cut, late, past, anchors, subcells, older):
     config = PropagateConfig(
         window_px=32,
         anchor_window_px=32,
         past_frames=past,
         anchor_frames=anchors,
+        older_frames=older,
+        older_interval=2,
         subcells=subcells,
         sharpening=subcells,
     )

@@ -45,12 +45,18 @@ class MemoryFrame:
 
 @dataclass
 class Memory:
-    """Annotated frames (the first one, and the latest that are still needed) and the last `past_frames` frames."""
+    """The frames that vote.
+
+    They are annotated frames (the first one, and the latest that are still needed), the last `past_frames` frames and,
+    of the frames before these, one of every `older_interval`, up to `older_frames`.
+    """
 
     past_frames: int
     anchor_frames: int
+    older_frames: int = 0
+    older_interval: int = 1
     anchors: list[MemoryFrame] = field(default_factory=list)
-    past: list[MemoryFrame] = field(default_factory=list)
+    past: list[MemoryFrame] = field(default_factory=list)  # newest first, the older ones last
 
     def __iter__(self) -> Iterator[MemoryFrame]:
         """Yield annotated frames first, then past frames, newest first; this order breaks ties between equal scores."""
@@ -65,11 +71,27 @@ class Memory:
         """Add a frame, and drop what it makes superfluous."""
         if frame.annotated is not None:
             self._forget_propagated(frame.annotated)
-        self.past = [frame, *self.past][: self.past_frames]
+        past = [frame, *self.past]
+        older = [one for one in past[self.past_frames :] if self._is_kept_longer(one)]
+        self.past = [*past[: self.past_frames], *older[: self.older_frames]]
         if frame.is_annotated:
             self.anchors.append(frame)
             if len(self.anchors) > self.anchor_frames:
                 self.anchors.remove(self._least_needed())
+
+    @property
+    def recent(self) -> list[MemoryFrame]:
+        """The last `past_frames` frames, newest first."""
+        return self.past[: self.past_frames]
+
+    def _is_kept_longer(self, frame: MemoryFrame) -> bool:
+        """Return whether a frame is one of every `older_interval` frames.
+
+        They are counted from an annotated frame, not from the start of the video: a part of a video that begins with
+        an annotated frame then keeps the same ones.
+        """
+        start = self.anchors[-1].index if self.anchors else 0
+        return (frame.index - start) % self.older_interval == 0
 
     def _forget_propagated(self, annotated: Channels) -> None:
         """Forget what was only propagated about objects that are annotated now: an annotation must win."""
@@ -97,8 +119,8 @@ def memory_signals(
     history: History,
     config: PropagateConfig,
 ) -> Signals:
-    """Compute the signals of a frame with this label map, compared with the oldest other frame in memory."""
-    past = next((other for other in reversed(memory.past) if other.index != frame.index), None)
+    """Compute the signals of a frame with this label map, compared with the oldest other recent frame."""
+    past = next((other for other in reversed(memory.recent) if other.index != frame.index), None)
     grid = frame.features.grid
     return estimator.signals(
         frame.index,

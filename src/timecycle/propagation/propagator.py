@@ -70,7 +70,12 @@ class Propagator:
                 f"the settings were passed as {type(self.config).__name__}",
                 remedy="read them first: Propagator(encoder, tc.propagate_config('fast'))",
             )
-        self.memory = Memory(past_frames=self.config.past_frames, anchor_frames=self.config.anchor_frames)
+        self.memory = Memory(
+            past_frames=self.config.past_frames,
+            anchor_frames=self.config.anchor_frames,
+            older_frames=self.config.older_frames,
+            older_interval=self.config.older_interval,
+        )
 
     def step(self, image: Frame | RgbImage, labels: Labels | None = None) -> Labels:
         """Return the labels of the next frame; pass `labels` on any frame to annotate it.

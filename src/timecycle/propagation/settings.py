@@ -18,6 +18,8 @@ class PropagateConfig:
     image_size_px: int = 480  # shorter side of the encoded image; a smaller video is never enlarged
     square: bool = False  # ignore the aspect ratio, as the 2019 release did
     past_frames: int = 7  # K of the paper: the last frames in memory besides the annotated ones
+    older_frames: int = 0  # earlier frames that are also in memory, one of every `older_interval`
+    older_interval: int = 5
     anchor_frames: int = 8  # annotated frames that stay in memory; more of them cost time
     neighbours: int = 10  # k of top-k; larger values smooth the labels and blur small objects
     weighting: Weighting = "joint"
@@ -44,6 +46,7 @@ class PropagateConfig:
         positive = (
             "image_size_px",
             "anchor_frames",
+            "older_interval",
             "neighbours",
             "temperature",
             "window_px",
@@ -61,8 +64,9 @@ class PropagateConfig:
                 raise SettingsError(f"{name} is {value}", remedy=f"set {name} to {most} at most")
         if self.temperature < _MIN_TEMPERATURE:
             raise SettingsError(f"temperature is {self.temperature}", remedy=f"set it to {_MIN_TEMPERATURE} or more")
-        if self.past_frames < 0:
-            raise SettingsError(f"past_frames is {self.past_frames}", remedy="set past_frames to 0 or more")
+        for name in ("past_frames", "older_frames"):
+            if getattr(self, name) < 0:
+                raise SettingsError(f"{name} is {getattr(self, name)}", remedy=f"set {name} to 0 or more")
         for name, allowed in _CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise SettingsError(f"{name} is {getattr(self, name)!r}", remedy=f"choose one of {', '.join(allowed)}")
@@ -72,6 +76,8 @@ class PropagateConfig:
 _MAXIMUM = {
     "image_size_px": 16384,
     "past_frames": 10_000,
+    "older_frames": 10_000,
+    "older_interval": 10_000,
     "anchor_frames": 10_000,
     "neighbours": 10_000,
     "window_px": 1_000_000,
