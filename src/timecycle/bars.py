@@ -37,6 +37,7 @@ err = SafeConsole(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 _BAR_COLUMNS = 16  # half of 80 columns are left for count, time and note
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 10.0, 30.0  # between lines in a log
+_hidden = False
 
 
 @contextmanager
@@ -47,8 +48,20 @@ def progress(title: str) -> Iterator[Bar]:
 
 
 @contextmanager
+def hidden() -> Iterator[None]:
+    """Show no progress meanwhile, whoever asks for it: the command line, where it was told to be quiet."""
+    global _hidden  # noqa: PLW0603, one process has one standard error
+    before, _hidden = _hidden, True
+    try:
+        yield
+    finally:
+        _hidden = before
+
+
+@contextmanager
 def progress_bars(*, shown: bool = True) -> Iterator[Callable[[str], Bar]]:
     """Show a progress bar for each title; where standard error is a file, write a line from time to time instead."""
+    shown = shown and not _hidden
     if shown and not err.is_terminal:
         with _log() as bar:
             yield bar

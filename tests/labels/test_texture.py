@@ -7,6 +7,7 @@ from PIL import Image
 
 from timecycle.errors import LabelError
 from timecycle.grid import grid_over
+from timecycle.labels.coordinates import Coordinates
 from timecycle.labels.masks import Masks
 from timecycle.labels.texture import STRIPES, Texture, TextureSpace, striped
 
@@ -56,6 +57,11 @@ def test_object_of_one_row_has_one_stripe():
 def test_stripes_on_an_empty_mask_are_refused():
     with pytest.raises(LabelError, match="the mask to paint stripes on is empty; mark the object"):
         striped(Masks(np.zeros((4, 4), np.uint16)))
+
+
+def test_stripes_on_labels_without_a_surface_are_refused():
+    with pytest.raises(LabelError, match="on the mask of one frame, not on coordinates; give a mask"):
+        striped(Coordinates.of_image(4, 4))
 
 
 @pytest.mark.parametrize("rgba", [(255, 0, 128, 255), (10, 20, 30, 255), (200, 100, 50, 51), (0, 0, 0, 0)])

@@ -1,20 +1,16 @@
 """`timecycle bulk`"""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.bulk.manifest import Shard, read_manifest
-from timecycle.bulk.ray_engine import ray_engine
-from timecycle.bulk.scheduler import ALARM_FRACTION, BulkSummary, Engine, LocalEngine, Progress, dead_letters, run_bulk
-from timecycle.bulk.worker import BulkJob, prepare
-from timecycle.cli.console import Bar, ExitCode, Result, err, progress, say
+from timecycle.api.many import bulk
+from timecycle.bulk.manifest import Shard
+from timecycle.bulk.scheduler import ALARM_FRACTION, BulkSummary, dead_letters
+from timecycle.cli.console import ExitCode, Result, err, say
 from timecycle.cli.options import RunOptions
-from timecycle.files import sha256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,42 +39,38 @@ class Bulk(RunOptions):
     verify: Annotated[bool, arg(help="first compare the checksums of finished videos, not only sizes")] = False
 
     def __call__(self) -> Result:
-        shard = Shard.parse(self.shard) if self.shard else None
-        items = read_manifest(self.manifest, shard)
-        job = BulkJob(
-            output=self.out,
-            encoder=self.absolute_encoder(),
+        summary = bulk(
+            self.manifest,
+            self.out,
+            encoder=self.encoder,
             config=self.config(),
             confidence=self.confidence(),
             device=self.device,
             precision=self.precision,
             label_files=self.label_files,
             allow_damaged=self.allow_damaged,
-            manifest=sha256([self.manifest]),
+            ray=self.ray,
+            workers=self.workers,
+            threads=self.threads,
+            shard=self.shard,
+            retry_failed=self.retry_failed,
+            verify=self.verify,
+            progress=True,
         )
-        job = prepare(job)
-        with progress("videos") as bar, self._engine(job) as engine:
-            summary = run_bulk(
-                items, job, engine, shard=shard, retry_failed=self.retry_failed, verify=self.verify, show=_on(bar)
-            )
-        self._print(summary, dead_letters(shard))
+        letters = dead_letters(Shard.parse(self.shard) if self.shard else None)
+        self._print(summary, letters)
         return {
             "output": self.out,
             "videos": summary.videos,
             "done": summary.done,
             "done_before": summary.before,
             "failed": summary.dead,
-            "failures": dead_letters(shard) if summary.dead else None,
+            "failures": letters if summary.dead else None,
             "frames": summary.frames,
             "mean_confidence": summary.confidence,
             "review_first": summary.least_confident,
             "exit_code": ExitCode.FAILED if summary.dead else ExitCode.DONE,
         }
-
-    def _engine(self, job: BulkJob) -> AbstractContextManager[Engine]:
-        if self.ray is None:
-            return nullcontext(LocalEngine(job))
-        return ray_engine(self.ray, job, workers=self.workers, threads=self.threads)
 
     def _print(self, summary: BulkSummary, letters: str) -> None:
         before = f", {summary.before} of them before" if summary.before else ""
@@ -95,11 +87,3 @@ class Bulk(RunOptions):
             err.print(
                 f"alarm: {fraction} of the videos failed, more than {ALARM_FRACTION:.0%}: check the manifest first"
             )
-
-
-def _on(bar: Bar) -> Callable[[Progress], None]:
-    def show(now: Progress) -> None:
-        failed = f" · {now.failed} failed" if now.failed else ""
-        bar(now.done, now.total, f"{now.frames_per_second:.1f} frames/s{failed}")
-
-    return show

@@ -10,17 +10,17 @@ import math
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 from timecycle import bars
-from timecycle.bars import SafeConsole, err, visible
+from timecycle.bars import SafeConsole, err, progress, progress_bars, visible
 from timecycle.progress import Bar
 
-__all__ = ["Bar", "err", "visible"]
+__all__ = ["Bar", "err", "progress", "progress_bars", "visible"]
 
 
 out = SafeConsole(highlight=False, markup=False, soft_wrap=True)
@@ -74,6 +74,8 @@ def printing(mode: Mode) -> Iterator[None]:
         if mode.json:
             stack.enter_context(redirect_stdout(sys.stderr))
             err.no_color = True
+        if mode.quiet or (mode.json and not err.is_terminal):  # progress is for people
+            stack.enter_context(bars.hidden())
         if mode.quiet:
             stack.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore")
@@ -102,11 +104,6 @@ def note(text: str) -> None:
         err.print(text)
 
 
-def shows_progress() -> bool:
-    """Whether progress is wanted: for people, so with --json only on a terminal."""
-    return not _mode.quiet and (err.is_terminal or not _mode.json)
-
-
 def print_json(result: Result) -> None:
     """Print a result as one line of JSON."""
     sys.stdout.write(json.dumps(_plain(result), allow_nan=False) + "\n")
@@ -130,21 +127,6 @@ class _ConsoleHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         err.print(self.format(record))
-
-
-@contextmanager
-def progress(title: str) -> Iterator[Bar]:
-    """Show one progress bar with the remaining time; yield the function that updates it."""
-    with progress_bars() as bar:
-        yield bar(title)
-
-
-@contextmanager
-def progress_bars(*, shown: bool = True) -> Iterator[Callable[[str], Bar]]:
-    """Show a progress bar for each title, unless the options of the command say otherwise."""
-    shown = shown and not _mode.quiet and (err.is_terminal or not _mode.json)
-    with bars.progress_bars(shown=shown) as bar:
-        yield bar
 
 
 def hanging(start: str, text: str) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg, subcommand
 
+from timecycle.api.evaluation import compare
 from timecycle.cli.console import Result, out, progress_bars, say
 from timecycle.cli.options import MethodOptions, Out, Preset, log_encoder
 from timecycle.data.augment.composites import CompositesConfig
@@ -21,9 +22,9 @@ from timecycle.evaluation.protocols.davis import Year, find_davis
 from timecycle.evaluation.protocols.jhmdb import find_jhmdb
 from timecycle.evaluation.protocols.reconstruction import find_reconstruction
 from timecycle.evaluation.protocols.vip import Task, find_vip
-from timecycle.evaluation.reporting.compare import compare, comparison_text
+from timecycle.evaluation.reporting.compare import comparison_text
 from timecycle.evaluation.reporting.plots import write_pictures
-from timecycle.evaluation.reporting.report import REPORT, Report, read_report
+from timecycle.evaluation.reporting.report import REPORT, Report
 from timecycle.model.registry import DEFAULT_ENCODER
 
 Root = Annotated[Positional[Path], arg(metavar="ROOT", help="the dataset's folder, in its own layout")]
@@ -161,7 +162,7 @@ class Compare:
     b: Annotated[Positional[Path], arg(metavar="B", help="the other one")]
 
     def __call__(self) -> Result:
-        comparison = compare(read_report(self.a), read_report(self.b))
+        comparison = compare(self.a, self.b)
         out.print(comparison_text(comparison))
         return asdict(comparison)
 

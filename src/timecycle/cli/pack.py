@@ -6,11 +6,11 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.cli.console import ExitCode, Result, err, progress_bars, say
+from timecycle.api.learning import pack
+from timecycle.cli.console import ExitCode, Result, err, say
 from timecycle.concurrency import usable_cores
-from timecycle.data.packing.pack import MAX_CORRUPT, PACK, Counts, PackConfig, check_pack, pack, work_folder
+from timecycle.data.packing.pack import MAX_CORRUPT, PACK, Counts, PackConfig
 from timecycle.data.packing.transcode import ClipFormat
-from timecycle.errors import StoreError
 from timecycle.store import open_store
 
 _DEFAULTS = PackConfig()
@@ -43,35 +43,28 @@ class PackVideos:
     check: Annotated[bool, arg(help="read every shard back at the end and compare its checksum")] = False
 
     def __call__(self) -> Result:
-        store = open_store(self.destination)
         config = PackConfig(clips=ClipFormat(short_side_px=self.short_side, fps=self.fps), shard_mb=self.shard_mb)
-        with progress_bars() as bar:
-            done = pack(
-                self.videos,
-                store,
-                self.work or work_folder(self.destination),
-                config,
-                workers=self.workers,
-                progress=bar("packing"),
-            )
-            problems = check_pack(store, bar("checking")) if self.check else []
-        if problems:
-            raise StoreError(
-                f"{len(problems)} shards differ from what was packed, the first: {problems[0]}",
-                remedy="delete them and pack again",
-            )
-        counts = done.counts
+        done = pack(
+            self.videos,
+            self.destination,
+            config=config,
+            work=self.work,
+            workers=self.workers,
+            check=self.check,
+            progress=True,
+        )
+        name, counts = open_store(self.destination).name, done.counts
         say(_summary(counts))
         size = sum(shard.size for shard in done.shards)
         checked = ", all verified" if self.check else ""
-        say(f"{store.name}: {len(done.shards)} shards, {size / 1e6:,.1f} MB{checked}; {PACK} lists them")
+        say(f"{name}: {len(done.shards)} shards, {size / 1e6:,.1f} MB{checked}; {PACK} lists them")
         if counts.is_alarming:
             share = f"{counts.corrupt / counts.videos:.0%}"
             err.print(
                 f"alarm: {share} of the videos cannot be read, more than {MAX_CORRUPT:.0%}: sources.jsonl says why"
             )
         return {
-            "destination": store.name,
+            "destination": name,
             "videos": counts.videos,
             "unreadable_videos": counts.corrupt,
             "video_seconds": counts.seconds,

@@ -1,6 +1,5 @@
 """`timecycle propagate`"""
 
-import csv
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,10 +18,9 @@ from timecycle.labels.box import Box, Region, masks_of_boxes, object_in_box, who
 from timecycle.labels.file import note
 from timecycle.labels.names import names_beside, names_of, parse_names
 from timecycle.propagation.video import check_labels, space_of
+from timecycle.runs.opened import Run
 from timecycle.runs.run import Origin, RunSpec, refuse_inside, run
 from timecycle.video import Video, open_video
-
-_NEED_REVIEW = ("uncertain", "lost")  # states of a frame
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +94,8 @@ class Propagate(RunOptions):
             )
             with progress("propagating") as show:
                 done = run(spec, self._folder, resume=self.resume, overwrite=self.overwrite, progress=show)
-        contact, overlay, review = done.folder / "contact.png", done.folder / "overlay.mp4", _to_review(done.folder)
+        contact, overlay = done.folder / "contact.png", done.folder / "overlay.mp4"
+        review = [frame.number for frame in Run(done.folder).frames if frame.needs_review]
         what = f"this run is finished: {done.frames} frames"
         if not done.already:
             what = f"{done.frames} frames in {done.seconds:.1f} s"
@@ -194,12 +193,6 @@ class Propagate(RunOptions):
             raise LabelError(f"{used[0]} and {used[1]} were both given", remedy=f"leave out {used[1]}")
 
 
-def _to_review(folder: Path) -> list[int]:
-    """The numbers of the frames that need review."""
-    with (folder / "frames.csv").open(encoding="utf-8", newline="") as file:
-        return [int(row["frame_number"]) for row in csv.DictReader(file) if row["state"] in _NEED_REVIEW]
-
-
 def _review_hint(folder: Path, count: int) -> str:
     """How many frames need review and the command to find them; nothing if none does."""
     if not count:
@@ -209,12 +202,11 @@ def _review_hint(folder: Path, count: int) -> str:
 
 def _paint_stripes(labels: dict[int, Labels]) -> dict[int, Labels]:
     """Paint stripes on the object of the one annotated frame."""
-    painted: dict[int, Labels] = {i: striped(masks) for i, masks in labels.items() if isinstance(masks, Masks)}
-    if len(painted) != 1 or len(labels) != 1:
+    if len(labels) != 1:
         raise LabelError(
             "stripes are painted on the mask of one frame", remedy="give one mask as LABELS, or --box x0,y0,x1,y1"
         )
-    return painted
+    return {index: striped(annotation) for index, annotation in labels.items()}
 
 
 def _fills_box(mask: Region, box: Box) -> bool:

@@ -157,9 +157,11 @@ class TextureSpace:
         raise second_annotation("textures")
 
 
-def striped(masks: Masks) -> Texture:
+def striped(labels: Labels) -> Texture:
     """Paint six horizontal stripes of equal height over all objects of the masks (section 4.5 of the paper)."""
-    inside = masks.ids > 0
+    if not isinstance(labels, Masks):
+        raise LabelError(f"stripes are painted on the mask of one frame, not on {labels.kind}", remedy="give a mask")
+    inside = labels.ids > 0
     rows = np.flatnonzero(inside.any(axis=1))
     if not rows.size:
         raise LabelError("the mask to paint stripes on is empty", remedy="mark the object with any id above 0")
