@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import kills
+import small_runs
 import timecycle
 from clips import small_world, write_clip, write_mask
 from made_videos import make_video
@@ -23,7 +23,7 @@ from timecycle.model.resnet import ResNetConfig, random_resnet
 from trees import davis_tree
 
 RGB = "--encoder rgb --set image_size_px=64"
-TINY = " ".join(kills.TINY)
+TINY = " ".join(small_runs.TINY)
 
 # In a folder of small inputs, and to a folder `new` that does not exist.
 SUCCEEDS = {
@@ -89,7 +89,7 @@ def inputs(tmp_path_factory):
         make_video(folder / "videos" / f"{number}.mp4", number)
     (folder / "videos.csv").write_text("video,labels\nclip.mp4,first.png\n")
     torch.save({"state_dict": random_resnet(ResNetConfig(), seed=5).state_dict()}, folder / "resnet.pth.tar")
-    davis_tree(folder / "davis", filmed=2)
+    davis_tree(folder / "davis", clips=2)
     words = ["propagate", str(folder / "clip.mp4"), str(folder / "first.png"), "-o", str(folder / "out")]
     assert main([*words, *RGB.split()]) == 0
     sequences = ["--encoder", "identity", "--sequences", "clip00", "clip01"]

@@ -64,8 +64,8 @@ def test_every_example_of_the_page_runs(clip, world, tmp_path, monkeypatch):
         write_mask(tmp_path / "masks" / f"{t:05d}.png", world, t)
     (tmp_path / "videos").mkdir()
     for seed in range(4):
-        filmed = make_world(WorldConfig(height_px=80, width_px=96, frames=24, seed=seed))
-        write_clip(tmp_path / "videos" / f"{seed}.mp4", filmed)
+        moving = make_world(WorldConfig(height_px=80, width_px=96, frames=24, seed=seed))
+        write_clip(tmp_path / "videos" / f"{seed}.mp4", moving)
     davis_tree(tmp_path / "DAVIS")
     listing = tmp_path / "DAVIS" / "ImageSets" / "480p" / "val.txt"
     listing.write_text(listing.read_text().replace("clip00", "camel").replace("clip01", "dog"))
@@ -349,7 +349,7 @@ def test_bulk_refuses_what_other_processes_cannot_load(model, tmp_path):
 
 
 def test_an_evaluation_without_a_folder_scores_the_same_and_keeps_nothing(tmp_path, monkeypatch):
-    davis_tree(tmp_path / "DAVIS", filmed=1)
+    davis_tree(tmp_path / "DAVIS", clips=1)
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     settings = {"encoder": "rgb", "config": "fast", "sequences": ["clip00"]}
@@ -383,8 +383,8 @@ def test_wrong_benchmarks_and_options_are_refused(tmp_path):
 def test_training_resumes_with_its_own_settings_and_refuses_others(tmp_path, clip):
     (tmp_path / "videos").mkdir()
     for seed in range(3):
-        filmed = make_world(WorldConfig(height_px=80, width_px=96, frames=14, seed=seed))
-        write_clip(tmp_path / "videos" / f"{seed}.mp4", filmed)
+        world = make_world(WorldConfig(height_px=80, width_px=96, frames=14, seed=seed))
+        write_clip(tmp_path / "videos" / f"{seed}.mp4", world)
     config = tc.train_config("small", ["steps=2", *TINY])
     calls = []
     done = tc.train(tmp_path / "videos", tmp_path / "run", config=config, progress=lambda *now: calls.append(now))
