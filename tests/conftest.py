@@ -7,11 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 from jaxtyping import install_import_hook
 
 # Whoever started the tests in the background made them deaf to Ctrl-C, and with them every process they start.
 if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The machine may be busy with other things: how long one example takes says nothing.
+settings.register_profile("timecycle", deadline=None)
+settings.load_profile("timecycle")
 
 # Must come before anything imports the package.
 install_import_hook("timecycle", "shapecheck.check")
