@@ -18,6 +18,7 @@ import timecycle as tc
 from clips import small_world, write_clip, write_mask
 from folders import contents
 from small_runs import TINY
+from timecycle.cli import main
 from timecycle.errors import LabelError, OutputError, SettingsError, WeightsError
 from timecycle.model.resnet import ResNetConfig, random_resnet
 from timecycle.synthetic import WorldConfig, make_world
@@ -401,3 +402,34 @@ def test_training_resumes_with_its_own_settings_and_refuses_others(tmp_path, cli
     )
     assert started.before is not None
     assert any("whose terms still apply to them" in line for line in said)
+
+
+def test_files_of_images_are_matched_as_their_pixels_are(world, tmp_path):
+    for t in (0, 1):
+        Image.fromarray(world.frame(t)).save(tmp_path / f"{t}.png")
+    by_file = tc.correspond(tmp_path / "0.png", str(tmp_path / "1.png"), encoder="rgb")
+    by_pixels = tc.correspond(world.frame(0), world.frame(1), encoder="rgb")
+    assert np.array_equal(by_file.flow, by_pixels.flow)
+
+
+def test_completion_offers_the_public_names_alone():
+    assert dir(tc) == sorted(tc.__all__)
+
+
+def test_run_whose_video_was_moved_is_corrected_with_its_new_location(clip, world, tmp_path, capsys):
+    moving = Path(shutil.copy(clip, tmp_path / "dog.mp4"))
+    tc.propagate_to_folder(moving, {0: clip.parent / "first.png"}, tmp_path / "out", encoder="rgb", config="fast")
+    moved = moving.rename(tmp_path / "cat.mp4")
+    command = ["correct", str(tmp_path / "out"), f"8={clip.parent / 'late.png'}"]
+    assert main(command) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "dog.mp4 any more try: put it back, or say where it is now: timecycle correct OUT --video FILE" in told
+    assert main([*command, "--video", str(moved)]) == 0
+    assert tc.Run(tmp_path / "out").frames[8].source == "annotated"
+
+
+def test_correction_of_a_new_object_is_noted(clip, world, tmp_path, caplog):
+    run = tc.propagate_to_folder(clip, {0: clip.parent / "first.png"}, tmp_path / "out", encoder="rgb", config="fast")
+    ids = (world.mask(8) == 1).astype(np.uint16)
+    tc.correct(run, {8: ids}, object_id=9)
+    assert "object 9 of the annotation of frame 8 is new: the run has 1, 2" in caplog.text

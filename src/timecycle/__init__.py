@@ -159,7 +159,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(globals().keys() | set(__all__))
+    return sorted(__all__)
 
 
 class _Package(ModuleType):

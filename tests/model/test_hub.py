@@ -8,7 +8,7 @@ import torch
 from timecycle import from_pretrained, load_encoder, save_pretrained
 from timecycle.errors import WeightsError
 from timecycle.model.resnet import ResNetConfig, random_resnet
-from timecycle.model.weights import Card
+from timecycle.model.weights import Card, save_weights
 
 
 @pytest.fixture(scope="module")
@@ -51,3 +51,17 @@ def test_other_and_damaged_folders_are_refused(tmp_path, model):
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(WeightsError, match=r"has no model\.safetensors"):
         from_pretrained(tmp_path)
+
+
+def test_a_file_of_weights_is_loaded_and_can_be_saved_for_the_hub(tmp_path, model):
+    weights = tmp_path / "weights.safetensors"
+    save_weights(weights, model, Card(encoder=model.config, trained_on="a short clip"))
+    loaded = from_pretrained(weights)
+    assert all(torch.equal(loaded.state_dict()[name], tensor) for name, tensor in model.state_dict().items())
+    assert from_pretrained(save_pretrained(loaded, tmp_path / "ours")).config == model.config
+
+
+def test_an_encoder_is_not_saved_for_the_hub(tmp_path):
+    with pytest.raises(WeightsError, match="passed as RgbEncoder; pass a model of `from_pretrained`"):
+        save_pretrained(load_encoder("rgb"), tmp_path / "ours")
+    assert not (tmp_path / "ours").exists()

@@ -34,13 +34,13 @@ from timecycle.render import Captioned, arrows, match_lines, save_picture, side_
 from timecycle.runs import run as runs
 from timecycle.runs.opened import Run
 from timecycle.runs.outputs import LabelFiles
-from timecycle.video import Frame, Video
+from timecycle.video import Frame, Video, open_video
 from timecycle.video.frame import rgb_of
 
 _CONFIDENCE = ConfidenceConfig()
 
 LabelsT = TypeVar("LabelsT", bound=Labels)
-ImageLike = Frame | UInt8[np.ndarray, "height width 3"]
+ImageLike = Frame | UInt8[np.ndarray, "height width 3"] | str | Path
 
 
 @overload
@@ -166,13 +166,21 @@ def correspond(
 ) -> Correspondence:
     """Compute dense correspondence from one image to another: flow in pixels, at the size of the first.
 
-    a, b: frames of a video, or RGB arrays (height, width, 3) of uint8.
+    a, b: frames of a video, image files, or RGB arrays (height, width, 3) of uint8.
     encoder: what `load_encoder` takes. None is the bundled one.
     config: settings, or the name of a preset. Only `image_size_px`, `square`, `anchor_window_px` and `window_shape`
         matter; by default all of `b` is searched.
     """
     settings = as_config(config, default=PropagateConfig(anchor_window_px=None))
-    return flow.correspond(rgb_of(a), rgb_of(b), encoder=as_encoder(encoder), config=settings)
+    return flow.correspond(_pixels(a), _pixels(b), encoder=as_encoder(encoder), config=settings)
+
+
+def _pixels(image: ImageLike) -> UInt8[np.ndarray, "height width 3"]:
+    """Return the pixels of an image; of a file, its first frame."""
+    if not isinstance(image, str | Path):
+        return rgb_of(image)
+    with open_video(image) as video:
+        return video[0].image
 
 
 def flow_to_folder(
@@ -197,7 +205,7 @@ def flow_to_folder(
             )
     encoder = as_encoder(encoder)
     forward = correspond(a, b, encoder=encoder, config=config)
-    image_a, image_b = rgb_of(a), rgb_of(b)
+    image_a, image_b = _pixels(a), _pixels(b)
     with atomic_write(target / "flow.npy") as file:
         np.save(file, forward.flow)
     warped = flow.warp(image_b, forward.flow)

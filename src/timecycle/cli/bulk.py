@@ -81,7 +81,8 @@ class Bulk(RunOptions):
             names = ", ".join(summary.least_confident[:3])
             say(f"mean confidence {summary.confidence:.2f}; review these first: {names}")
         if summary.dead:
-            err.print(f"{summary.dead} videos failed: {letters} says why; --retry-failed tries them again")
+            failed = "1 video" if summary.dead == 1 else f"{summary.dead} videos"
+            err.print(f"{failed} failed: {letters} says why; --retry-failed tries them again")
         if summary.is_alarming:
             fraction = f"{summary.dead / summary.videos:.0%}"
             err.print(

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +16,7 @@ from timecycle.labels import read_labels
 from timecycle.labels.file import frames_in_words
 from timecycle.review.corrections import correct, undo
 from timecycle.runs.folder import OutputFolder
+from timecycle.video import open_video
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +43,9 @@ class Correct:
     object: Annotated[
         int | None, arg(metavar="ID", help="id of the object that a mask of one object shows; a new id adds an object")
     ] = None
+    video: Annotated[
+        str | None, arg(metavar="VIDEO", help="where the video of the run is now, if it was moved or renamed")
+    ] = None
     undo: Annotated[bool, arg(help="undo the last correction; the files become byte-identical again")] = False
 
     def __call__(self) -> Result:
@@ -62,8 +67,10 @@ class Correct:
             raise LabelError("an annotation was given without its frame", remedy=_REMEDY)
         numbers = OutputFolder(self.folder).frame_numbers()
         annotations = read_labels(self.labels, kind=kind, exhaustive=self.exhaustive, numbers=numbers, together=False)
-        with progress("correcting") as show:
-            done = correct(self.folder, annotations, object_id=self.object, progress=show)
+        with ExitStack() as stack:
+            moved = stack.enter_context(open_video(self.video)) if self.video is not None else None
+            show = stack.enter_context(progress("correcting"))
+            done = correct(self.folder, annotations, video=moved, object_id=self.object, progress=show)
         corrections: list[Result] = [
             {
                 "frames": [numbers[index] for index in correction.frames],

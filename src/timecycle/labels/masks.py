@@ -196,6 +196,8 @@ class Masks(IdLabels):
             return self
         if object_id is not None:
             _check_object_id(name, values, object_id)
+            if object_id not in run_ids:
+                note(f"object {object_id} of {name} is new: the run has {', '.join(objects)}")
             return self._renumbered({values[0]: object_id})
         shown = {identity: colour_of(identity) for identity in run_ids if identity < 256}
         codes = {(red << 16) | (green << 8) | blue: identity for identity, (red, green, blue) in shown.items()}

@@ -19,8 +19,9 @@ from safetensors.torch import save
 from timecycle.errors import SettingsError, WeightsError, first_line
 from timecycle.extras import import_extra
 from timecycle.files import atomic_write, make_folder, write_text
+from timecycle.model.encoder import Encoder
 from timecycle.model.resnet import ResNet, ResNetConfig
-from timecycle.model.weights import Card, build_resnet, card_json, plain_state, read_tensors
+from timecycle.model.weights import Card, build_resnet, card_json, load_weights, plain_state, read_tensors
 
 _log = logging.getLogger(__name__)
 
@@ -143,13 +144,18 @@ def read_json(path: Path) -> Any:
         raise WeightsError(f"{path} cannot be read: {first_line(error)}", remedy="download it again") from error
 
 
-def save_pretrained(model: ResNet, folder: str | Path, card: Card | None = None) -> Path:
+def save_pretrained(model: ResNet | Encoder, folder: str | Path, card: Card | None = None) -> Path:
     """Write a folder that `from_pretrained` reads and `hf upload NAME FOLDER` uploads.
 
-    model: a model of `from_pretrained`, or of `timecycle.model.weights.load_weights`.
+    model: a model of `from_pretrained`, which also reads a file that `train` or `weights convert` wrote.
     folder: the folder to write.
     card: what the weights are and where they come from.
     """
+    if not isinstance(model, ResNet):
+        raise WeightsError(
+            f"the model was passed as {type(model).__name__}",
+            remedy="pass a model of `from_pretrained`, which also reads files: from_pretrained('weights.safetensors')",
+        )
     target = make_folder(Path(folder))
     content = save(plain_state(model), metadata={"format": "pt"})
     with atomic_write(target / _TENSORS) as file:
@@ -162,9 +168,11 @@ def save_pretrained(model: ResNet, folder: str | Path, card: Card | None = None)
 def from_pretrained(name: str | Path, *, revision: str | None = None) -> ResNet:
     """Load an encoder that `save_pretrained` wrote, as a torch module; `encoder=` takes it in every call.
 
-    name: a folder, or ORGANISATION/NAME of the Hugging Face Hub (extra `hub`).
+    name: a folder, a .safetensors file, or ORGANISATION/NAME of the Hugging Face Hub (extra `hub`).
     revision: a commit, branch or tag of the repository.
     """
+    if Path(name).is_file():
+        return load_weights(Path(name))
     hub = HubName(name=str(name), revision=revision)
     return build_pretrained(hub, read_hub_config(hub))
 

@@ -41,6 +41,9 @@ class ResNetEncoder:
         self._mean = torch.tensor(IMAGENET_MEAN, device=self.device)
         self._std = torch.tensor(IMAGENET_STD, device=self.device)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name}, {self.description})"
+
     @torch.inference_mode()
     def encode(self, image: UInt8[np.ndarray, "height width 3"]) -> FeatureMap:
         height, width, _ = image.shape

@@ -4,6 +4,7 @@ A folder may come from anyone: no link in it is followed, and what it says is va
 """
 
 import csv
+import glob
 import json
 import os
 import shutil
@@ -135,6 +136,11 @@ class OutputFolder:
             raise OutputError(
                 f"{self.path} does not say where its video is",
                 remedy="in Python, pass video and encoder; or propagate again from a video file",
+            )
+        if not Path(origin["video"]).exists() and not glob.has_magic(origin["video"]) and "%" not in origin["video"]:
+            raise OutputError(
+                f"the video of {self.path} is not at {origin['video']} any more",
+                remedy="put it back, or say where it is now: timecycle correct OUT --video FILE, in Python video=",
             )
         # Damage was accepted when the labels were propagated.
         video = open_video(origin["video"], fps=origin["fps"], allow_damaged=bool(record["video"].get("damage")))

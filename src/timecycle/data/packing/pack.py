@@ -261,7 +261,8 @@ class _Packer:
         except BrokenProcessPool as error:
             raise VideoError(
                 "a process that cuts videos was killed, perhaps for lack of memory",
-                remedy="run it again with fewer workers: videos that are cut are kept",
+                remedy="run it again with fewer workers: finished videos are kept; a script must start workers below "
+                "`if __name__ == '__main__':`",
             ) from error
 
     def add(self, source: _Source) -> None:
