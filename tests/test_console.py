@@ -224,3 +224,8 @@ def test_help_version_and_typing_errors_do_not_import_torch(words):
     script = f"import sys; from timecycle.cli import main; main({words!r}); print('torch' in sys.modules)"
     printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
     assert printed.splitlines()[-1] == "False"
+
+
+def test_undo_is_told_as_an_option(capsys):
+    assert main(["undo", "out"]) == 2
+    assert "timecycle correct OUT --undo" in capsys.readouterr().err

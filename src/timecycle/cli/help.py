@@ -78,7 +78,8 @@ def find_command(words: Sequence[str], commands: Mapping[str, Any]) -> Command:
             break
         if rest[0] not in commands:
             name = " ".join((str(command), rest[0]))
-            raise SettingsError(f"there is no command `{name}`", remedy=_suggestion(rest[0], commands, command))
+            remedy = _ELSEWHERE.get(rest[0]) or _suggestion(rest[0], commands, command)
+            raise SettingsError(f"there is no command `{name}`", remedy=remedy)
         command = Command((*command.words, rest[0]), commands[rest.pop(0)])
         commands = _subcommands(command.definition)
     return command
@@ -212,6 +213,9 @@ def parse_problem(printed: str) -> str:
     for pattern, plain in _PLAIN.items():
         text = re.sub(pattern, plain, text)
     return text or "these arguments cannot be parsed"
+
+
+_ELSEWHERE = {"undo": "write: timecycle correct OUT --undo"}  # verbs of Python that are options here
 
 
 def _suggestion(word: str, known: Iterable[str], command: Command) -> str:

@@ -54,7 +54,7 @@ Precision = Annotated[
     PrecisionChoice,
     arg(help="fp32 is the most exact; auto is bf16 if the processor supports it and descriptors agree"),
 ]
-AllowDamaged = Annotated[bool, arg(help="use the frames of a damaged video that can be decoded; run.json says which")]
+AllowDamaged = Annotated[bool, arg(help="use the frames of a damaged video that can be decoded")]
 LabelFilesOption = Annotated[
     LabelFiles,
     arg(help="write label PNGs with a palette, or as grey values that are the ids (for OpenCV, imageio, scikit-image)"),

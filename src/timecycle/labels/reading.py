@@ -109,7 +109,7 @@ def _files(arguments: Sequence[str | Path], numbers: Sequence[int] | None) -> di
             if index in files:
                 raise LabelError(
                     f"frame {number or 0} has two label files: {files[index]} and {path}",
-                    remedy="give each frame one file, as FRAME=FILE",
+                    remedy="give each frame one file, as FRAME=FILE; quote a pattern of images: 'frames/*.jpg'",
                 )
             files[index] = path
     return files

@@ -41,7 +41,7 @@ class CheckResult:
     edited: Sequence[str]  # names of such files that a person had edited, and that were left as they were
 
     def __repr__(self) -> str:
-        frames = f"{len(self.queue)} frame{'' if len(self.queue) == 1 else 's'} to review"
+        frames = f"{len(self.queue)} frame{'' if len(self.queue) == 1 else 's'} to annotate next"
         lines = (f"  frame {one.frame_number}: {one.reason}" for one in self.queue)
         return "\n".join((f"CheckResult({str(self.report)!r}, {frames})", *lines))
 
