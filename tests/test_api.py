@@ -152,7 +152,7 @@ def test_wrong_encoders_and_settings_are_refused_with_what_is_expected():
         unchecked(tc.load_encoder)({"name": "rgb"})
     with pytest.raises(WeightsError, match="the module Linear cannot encode an image"):
         as_encoder(torch.nn.Linear(2, 2))
-    with pytest.raises(SettingsError, match="there is no propagate preset 'fats'; choose one of"):
+    with pytest.raises(SettingsError, match="there is no propagate preset 'fats'; did you mean fast"):
         as_config("fats")
     with pytest.raises(SettingsError, match=r"the settings were passed as a dict; pass the name of a preset"):
         unchecked(as_config)({"neighbours": 5})

@@ -47,7 +47,9 @@ def preset_text(command: str, name: str) -> str:
     """Read the TOML file of a preset."""
     names = preset_names(command)
     if name not in names:
-        raise SettingsError(f"there is no {command} preset {name!r}", remedy=f"choose one of {', '.join(names)}")
+        close = difflib.get_close_matches(name, names, n=1)
+        remedy = f"did you mean {close[0]}?" if close else f"choose one of {', '.join(names)}"
+        raise SettingsError(f"there is no {command} preset {name!r}", remedy=remedy)
     return (resources.files("timecycle.presets") / command / f"{name}.toml").read_text(encoding="utf-8")
 
 

@@ -212,7 +212,7 @@ def _hard(path: Path, pixels: Pixels) -> tuple[Pixels, str]:
             f"{path} has soft edges and more than two tones: {edges.invented} of its {edges.values} values lie between "
             "those on both sides of an outline",
             remedy="draw with a hard brush (anti-aliasing off) and resize with nearest neighbour; "
-            "if every value is an object, save a palette PNG",
+            "if every value is an object, save a palette PNG; if it is a photo, paint the objects on black instead",
         )
     return pixels, ""
 

@@ -19,14 +19,14 @@ class PropagateConfig:
     square: bool = False  # ignore the aspect ratio, as the 2019 release did
     past_frames: int = 7  # K of the paper: the last frames in memory besides the annotated ones
     older_frames: int = 0  # earlier frames that are also in memory, one of every `older_interval`
-    older_interval: int = 5
+    older_interval: int = 5  # counted from the last annotated frame
     anchor_frames: int = 8  # annotated frames that stay in memory; more of them cost time
     neighbours: int = 10  # k of top-k; larger values smooth the labels and blur small objects
-    weighting: Weighting = "joint"
+    weighting: Weighting = "joint"  # one top k over all references, or `per_reference`, as in the paper
     temperature: float = 0.07  # lower trusts the best match more; 1 is the paper's Eq. 1, nearly a plain mean
     window_px: float | None = 96  # how far an object may move between neighbouring frames; None: anywhere
     anchor_window_px: float | None = 96  # the same for annotated frames, which may be far away in time; None: anywhere
-    window_shape: WindowShape = "disc"
+    window_shape: WindowShape = "disc"  # or `square`
     subcells: int = 1  # labels along each side of a feature cell, matched together: outlines finer than the cells
     sharpening: float = 1.0  # power of the aggregated labels; above 1 uncertainty does not spread from frame to frame
     stretch: bool = False  # stretch every channel to [0, 1] on every frame, as the 2019 release did
@@ -56,6 +56,8 @@ class PropagateConfig:
         )
         for name in positive:
             value = getattr(self, name)
+            if isinstance(value, str):
+                raise SettingsError(f"{name} is {value!r}", remedy=f"set {name} to a number")
             if value is not None and not (value > 0 and math.isfinite(value)):
                 raise SettingsError(f"{name} is {value}", remedy=f"set {name} to a finite number above 0")
         for name, most in _MAXIMUM.items():

@@ -200,7 +200,7 @@ def _open_record(folder: OutputFolder, spec: RunSpec, *, resume: bool, overwrite
         if old["status"] == "finished":
             raise OutputError(
                 f"{folder.path} holds a finished run",
-                remedy="choose another folder with -o, or pass --overwrite to replace it",
+                remedy="choose another folder with -o, or pass --overwrite (in Python overwrite=True) to replace it",
             )
         if not resume:
             raise OutputError(

@@ -84,7 +84,7 @@ _LIMITS: dict[str, tuple[float, float, str]] = {
     "entropy": (
         -_INF,
         0.97,
-        "affinities are uniform, so nothing is tracked; lower the temperature, or train the localizer alone first",
+        "affinities are uniform: nothing is tracked; lower the temperature; with cycles, first train the localizer",
     ),
     "pose_gain": (
         0.1,

@@ -102,7 +102,7 @@ class TrainingResult:
     before: HeldOutScores | None
     after: HeldOutScores | None
     batch: int = 0  # clips per step
-    interrupted: bool = False  # by Ctrl-C, after saving
+    interrupted: bool = False  # by Ctrl-C, after saving; after SIGTERM, as schedulers send it, `weights` is None too
 
 
 def train(  # noqa: PLR0913  a user may set many things

@@ -60,9 +60,11 @@ class Video(ABC):
         """The exact number of frames."""
         return len(self.pts)
 
-    def __getitem__(self, index: int) -> Frame:
+    def __getitem__(self, index: int | slice) -> Frame:
         """Return the frame at `index`; negative indices count from the end."""
         count = len(self)
+        if isinstance(index, slice):
+            raise VideoError("a video was asked for a slice of frames", remedy="iterate over video.frames(START, STOP)")
         if not -count <= index < count:
             raise VideoError(
                 f"{self.name} has no frame {index}: it has {count} frames",
