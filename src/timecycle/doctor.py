@@ -41,6 +41,10 @@ def run_checks() -> list[Finding]:
         _video_encoder(),
         _evaluation(),
         _hub(),
+        _extra("--box", "cv2", "assist"),
+        _extra("s3:// addresses", "s3fs", "s3"),
+        _extra("bulk --ray", "ray", "bulk"),
+        _extra("curves of training", "tensorboard", "train"),
         _weights(),
     ]
 
@@ -101,6 +105,12 @@ def _evaluation() -> Finding:
     if missing:
         return Finding("evaluate", f"no {', '.join(missing)}", False, "pip install 'timecycle[eval]', if you want it")
     return Finding("evaluate", "metrics, plots and optical flow")
+
+
+def _extra(name: str, module: str, extra: str) -> Finding:
+    if importlib.util.find_spec(module) is None:
+        return Finding(name, f"no {module}", False, f"pip install 'timecycle[{extra}]', if you want it")
+    return Finding(name, f"with {module}")
 
 
 def _hub() -> Finding:

@@ -23,8 +23,8 @@ class Bulk(RunOptions):
 
     Examples:
       timecycle bulk videos.csv -o out
-      timecycle bulk videos.csv -o out --ray local                  on the cores of this machine
-      timecycle bulk videos.csv -o s3://bucket/out --shard 3/8      as the fourth of eight jobs
+      timecycle bulk videos.csv -o out --ray local              on the cores of this machine
+      timecycle bulk videos.csv -o s3://bucket/out --shard 3/8  as the fourth of eight jobs
     """
 
     manifest: Annotated[Positional[Path], arg(metavar="MANIFEST", help="a .csv file or JSON lines")]
