@@ -433,3 +433,13 @@ def test_correction_of_a_new_object_is_noted(clip, world, tmp_path, caplog):
     ids = (world.mask(8) == 1).astype(np.uint16)
     tc.correct(run, {8: ids}, object_id=9)
     assert "object 9 of the annotation of frame 8 is new: the run has 1, 2" in caplog.text
+
+
+def test_run_of_a_numbered_pattern_is_corrected(world, tmp_path):
+    for t in range(4):
+        Image.fromarray(world.frame(t)).save(tmp_path / f"shot_{t:04d}.png")
+    run = tc.propagate_to_folder(
+        tmp_path / "shot_####.png", tc.Masks(world.mask(0)), tmp_path / "out", encoder="rgb", config="fast"
+    )
+    tc.correct(run, {3: tc.Masks(world.mask(3))})
+    assert run.frames[3].source == "annotated"

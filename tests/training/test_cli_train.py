@@ -12,8 +12,8 @@ import pytest
 from rich.cells import cell_len
 
 from made_videos import make_video
+from timecycle.api.learning import show_steps
 from timecycle.cli import main
-from timecycle.cli.train import _show_on
 from timecycle.training.heldout import HeldOutScores, recommendation
 from timecycle.training.record import read_journal
 from timecycle.training.trainer import Progress
@@ -182,7 +182,7 @@ def test_note_beside_the_progress_bar_is_short():
 
     losses = {"total": 12.345678, "walk": 6.1, "same_frame": 6.2, "pasted": 0.1}
     for share in (0.0, 0.03, 0.5):
-        _show_on(bar)(Progress(3, 4000, losses, share))
+        show_steps(bar)(Progress(3, 4000, losses, share))
     assert notes == ["loss 12.346", "loss 12.346", "loss 12.346 · 50% waiting"]
     assert max(map(cell_len, notes)) <= 26
 

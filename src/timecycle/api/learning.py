@@ -77,7 +77,7 @@ def train(
             settings = _new_config(config, steps)
         callbacks = trainer.Callbacks() if say is None else trainer.Callbacks(info=say, warning=say)
         probed = trainer.Callbacks().probed if resume else bar("probing")  # a resumed run keeps its index
-        callbacks = dataclasses.replace(callbacks, step=_show_on(bar("training")), probed=probed)
+        callbacks = dataclasses.replace(callbacks, step=show_steps(bar("training")), probed=probed)
         model, card = _read_start(start)
         if model is not None:
             settings = dataclasses.replace(settings, encoder=model.config)
@@ -207,7 +207,9 @@ def _config_for_minutes(minutes: float, config: TrainConfig, job: _Job, callback
     return dataclasses.replace(config, steps=fitting)
 
 
-def _show_on(bar: Bar) -> Callable[[trainer.Progress], None]:
+def show_steps(bar: Bar) -> Callable[[trainer.Progress], None]:
+    """Return a callback that shows the loss beside the bar, and a long wait for clips."""
+
     def show(now: trainer.Progress) -> None:
         waiting = f" · {now.data_share:.0%} waiting" if now.data_share > _MUCH_WAITING else ""
         bar(now.step, now.steps, f"loss {now.losses['total']:.3f}{waiting}")

@@ -12,6 +12,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from timecycle.api.learning import show_steps
 from timecycle.cli.console import Bar, ExitCode, Result, note, progress_bars, say
 from timecycle.cli.options import Out
 from timecycle.config import build, preset_names, train_config
@@ -28,7 +29,6 @@ from timecycle.training.trainer import steps_in
 log = logging.getLogger("timecycle")
 
 _PRESETS = ", ".join(preset_names("train"))
-_MUCH_WAITING = 0.1  # share of the time; below it, reading clips keeps up with training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ class Train:
                 return trainer.TrainingResult(self.out, weights, config.steps, None, None)
         probing = None if self.resume else bar("probing")  # a resumed run keeps its index
         callbacks = trainer.Callbacks(
-            step=_show_on(bar("training")),
+            step=show_steps(bar("training")),
             probed=probing or _ignore,
             info=note if group.is_main else _ignore,
             warning=note,
@@ -218,11 +218,3 @@ def _refuse_several_processes() -> None:
 
 def _ignore(*_: object) -> None:
     pass
-
-
-def _show_on(bar: Bar) -> Callable[[trainer.Progress], None]:
-    def show(now: trainer.Progress) -> None:
-        waiting = f" · {now.data_share:.0%} waiting" if now.data_share > _MUCH_WAITING else ""
-        bar(now.step, now.steps, f"loss {now.losses['total']:.3f}{waiting}")
-
-    return show

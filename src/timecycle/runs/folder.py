@@ -4,7 +4,6 @@ A folder may come from anyone: no link in it is followed, and what it says is va
 """
 
 import csv
-import glob
 import json
 import os
 import shutil
@@ -13,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from timecycle.errors import OutputError, first_line
+from timecycle.errors import OutputError, VideoError, first_line
 from timecycle.files import clear_unfinished, lock, make_folder, write_text, writing
 from timecycle.labels import Labels
 from timecycle.propagation.video import LabelledFrame
@@ -137,13 +136,17 @@ class OutputFolder:
                 f"{self.path} does not say where its video is",
                 remedy="in Python, pass video and encoder; or propagate again from a video file",
             )
-        if not Path(origin["video"]).exists() and not glob.has_magic(origin["video"]) and "%" not in origin["video"]:
+        # Damage was accepted when the labels were propagated.
+        damaged = bool(record["video"].get("damage"))
+        try:
+            video = open_video(origin["video"], fps=origin["fps"], allow_damaged=damaged)
+        except VideoError as error:
+            if Path(origin["video"]).exists():
+                raise
             raise OutputError(
                 f"the video of {self.path} is not at {origin['video']} any more",
                 remedy="put it back, or say where it is now: timecycle correct OUT --video FILE, in Python video=",
-            )
-        # Damage was accepted when the labels were propagated.
-        video = open_video(origin["video"], fps=origin["fps"], allow_damaged=bool(record["video"].get("damage")))
+            ) from error
         try:
             self.check_video(video, record)
         except BaseException:

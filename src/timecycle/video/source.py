@@ -60,7 +60,7 @@ class Video(ABC):
         """The exact number of frames."""
         return len(self.pts)
 
-    def __getitem__(self, index: int | slice) -> Frame:
+    def __getitem__(self, index: int) -> Frame:
         """Return the frame at `index`; negative indices count from the end."""
         count = len(self)
         if isinstance(index, slice):
