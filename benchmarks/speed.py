@@ -159,8 +159,8 @@ def measure_agreement(scene: Scene) -> dict[str, Any]:
     for t, image in enumerate(scene.frames):
         annotation = scene.masks if t == 0 else None
         reference = exact.advance(t, image, annotation)
-        labels = ours.decode(ours.advance(t, image, annotation), annotation)
-        expected = exact.decode(replace(reference, values=reference.values.float()), annotation)
+        labels = ours.decode(ours.advance(t, image, annotation), annotation, image)
+        expected = exact.decode(replace(reference, values=reference.values.float()), annotation, image)
         shares.append(float((labels.ids == expected.ids).mean()))  # type: ignore[attr-defined]
     return {"frames": len(shares), "same_pixels": statistics.fmean(shares), "same_pixels_worst_frame": min(shares)}
 

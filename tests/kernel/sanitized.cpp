@@ -131,11 +131,39 @@ bool try_decide() {
     return std::all_of(winner.begin(), winner.end(), [&](int32_t c) { return c >= 0 && c < channels; });
 }
 
+bool try_guided() {
+    const int rows = between_ints(1, 20), columns = between_ints(1, 20), channels = between_ints(1, 6);
+    const int radius = between_ints(1, 4), threads = between_ints(1, 4);
+    const Axis y(rows, between_ints(rows, 60)), x(columns, between_ints(columns, 60));
+    const int height = int(y.low.size()), width = int(x.low.size());
+    std::vector<uint8_t> image(size_t(height) * width * 3);
+    for (uint8_t& value : image) value = uint8_t(between_ints(0, 255));
+    // Every cell is one pixel: enough to see whether memory is respected.
+    std::vector<int64_t> first_row, first_column, begin;
+    for (int i = 0; i < rows; ++i) first_row.push_back(int64_t(i) * height / rows);
+    for (int i = 0; i < columns; ++i) first_column.push_back(int64_t(i) * width / columns);
+    for (int i = 0; i <= std::max(rows, columns); ++i) begin.push_back(i);
+    const std::vector<float> whole(std::max(rows, columns), 1.0f);
+    const Areas down_areas{first_row.data(), begin.data(), whole.data(), rows};
+    const Areas across_areas{first_column.data(), begin.data(), whole.data(), columns};
+    std::vector<float> colours(size_t(rows) * columns * 3);
+    pool_image(image.data(), width, &down_areas, &across_areas, threads, colours.data());
+    const uint8_t last = image[(first_row.back() * width + first_column.back()) * 3 + 2];
+    if (colours.back() != float(last) / 255.0f) return false;
+    std::vector<float> values(size_t(rows) * columns * channels), lines(values.size() * 4);
+    for (float& value : values) value = float(between_ints(0, 2)) / 2;
+    fit_lines(values.data(), colours.data(), rows, columns, channels, radius, 1e-3f, threads, lines.data());
+    std::vector<int32_t> winner(size_t(height) * width);
+    const Taps down = y.taps(), across = x.taps();
+    decide_guided(lines.data(), columns, channels, &down, &across, image.data(), threads, winner.data());
+    return std::all_of(winner.begin(), winner.end(), [&](int32_t c) { return c >= 0 && c < channels; });
+}
+
 }  // namespace
 
 int main() {
     for (int round = 0; round < 60; ++round)
-        if (!try_search() || !try_vote() || !try_decide()) {
+        if (!try_search() || !try_vote() || !try_decide() || !try_guided()) {
             std::printf("round %d is wrong\n", round);
             return 1;
         }

@@ -66,8 +66,9 @@ def annotated_at(kind: str, t: int, late: int) -> Labels | None:
     anchors=st.integers(1, 3),
     subcells=st.integers(1, 3),
     older=st.integers(0, 2),
+    target=st.sampled_from([0.0, 0.5]),
 )
-def test_a_restored_propagator_continues_exactly(kind, cut, late, past, anchors, subcells, older):
+def test_a_restored_propagator_continues_exactly(kind, cut, late, past, anchors, subcells, older, target):
     config = PropagateConfig(
         window_px=32,
         anchor_window_px=32,
@@ -77,6 +78,8 @@ def test_a_restored_propagator_continues_exactly(kind, cut, late, past, anchors,
         older_interval=2,
         subcells=subcells,
         sharpening=subcells,
+        target_weight=target,
+        target_interval=2,
     )
     original = Propagator(encoder(), config)
     snapshots, stepped = [], []

@@ -1,12 +1,14 @@
-"""Decode a label map to pixels with the compiled kernel: interpolation and argmax in one pass."""
+"""Decode a label map to pixels with the compiled kernel: interpolation and argmax, plain or guided by the image."""
 
 import ctypes
+from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from timecycle.grid import Grid, Taps
+from timecycle.grid import Axis, Grid, Taps
 from timecycle.kernel.library import address, threads
 
 
@@ -31,6 +33,120 @@ def decide(
         ctypes.c_void_p(address(winner, torch.int32)),
     )
     return winner
+
+
+def pool_image(
+    functions: ctypes.CDLL, image: UInt8[Tensor, "height width 3"], grid: Grid
+) -> Float[Tensor, "rows columns 3"]:
+    """Return the mean colour (0 to 1) of every cell."""
+    if image.shape != (grid.y.pixels, grid.x.pixels, 3):
+        raise ValueError(f"an image of {tuple(image.shape)} is not {grid.y.pixels}x{grid.x.pixels}")
+    image, down, across = image.contiguous(), _areas(grid.y), _areas(grid.x)
+    pooled = torch.empty(grid.y.cells, grid.x.cells, 3)
+    functions.pool_image(
+        ctypes.c_void_p(address(image, torch.uint8)),
+        ctypes.c_int32(grid.x.pixels),
+        ctypes.byref(down.structure()),
+        ctypes.byref(across.structure()),
+        ctypes.c_int32(threads()),
+        ctypes.c_void_p(address(pooled)),
+    )
+    return pooled
+
+
+def fit_lines(
+    functions: ctypes.CDLL,
+    values: Float[Tensor, "rows columns channels"],
+    colours: Float[Tensor, "rows columns 3"],
+    *,
+    radius: int,
+    epsilon: float,
+) -> Float[Tensor, "rows columns channels 4"]:
+    """Fit every channel by a linear function of the colours around every cell (see labels/guided.py)."""
+    rows, columns, channels = values.shape
+    if colours.shape != (rows, columns, 3) or channels < 1 or radius < 1:
+        raise ValueError(f"a label map of {tuple(values.shape)} does not fit colours of {tuple(colours.shape)}")
+    values, colours = values.contiguous(), colours.contiguous()
+    lines = torch.empty(rows, columns, channels, 4)
+    functions.fit_lines(
+        ctypes.c_void_p(address(values)),
+        ctypes.c_void_p(address(colours)),
+        ctypes.c_int32(rows),
+        ctypes.c_int32(columns),
+        ctypes.c_int32(channels),
+        ctypes.c_int32(radius),
+        ctypes.c_float(epsilon),
+        ctypes.c_int32(threads()),
+        ctypes.c_void_p(address(lines)),
+    )
+    return lines
+
+
+def decide_guided(
+    functions: ctypes.CDLL,
+    lines: Float[Tensor, "rows columns channels 4"],
+    grid: Grid,
+    image: UInt8[Tensor, "height width 3"],
+) -> Int[Tensor, "height width"]:
+    """Return the channel with the largest linear function of each pixel's colour (0 to 1); the lowest wins a tie.
+
+    The coefficients of red, green, blue and a constant are interpolated bilinearly from the grid.
+    """
+    rows, columns, channels, _ = lines.shape
+    fits = (rows, columns) == (grid.y.cells, grid.x.cells) and image.shape == (grid.y.pixels, grid.x.pixels, 3)
+    if not fits or channels < 1 or lines.shape[3] != 4:
+        raise ValueError(
+            f"coefficients of {tuple(lines.shape)} and an image of {tuple(image.shape)} do not fit a grid of "
+            f"{grid.y.cells}x{grid.x.cells} cells over {grid.y.pixels}x{grid.x.pixels} pixels"
+        )
+    lines, image, down, across = lines.contiguous(), image.contiguous(), grid.y.taps(), grid.x.taps()
+    winner = torch.empty(grid.y.pixels, grid.x.pixels, dtype=torch.int32)
+    functions.decide_guided(
+        ctypes.c_void_p(address(lines)),
+        ctypes.c_int32(columns),
+        ctypes.c_int32(channels),
+        ctypes.byref(_taps(down)),
+        ctypes.byref(_taps(across)),
+        ctypes.c_void_p(address(image, torch.uint8)),
+        ctypes.c_int32(threads()),
+        ctypes.c_void_p(address(winner, torch.int32)),
+    )
+    return winner
+
+
+@dataclass(frozen=True, eq=False)
+class _AreaTable:
+    """The pixels that each cell of an axis covers, and their weights."""
+
+    first: Int[Tensor, " cells"]
+    begin: Int[Tensor, " edges"]
+    weight: Float[Tensor, " entries"]
+
+    def structure(self) -> "_Areas":
+        addresses = address(self.first, torch.int64), address(self.begin, torch.int64), address(self.weight)
+        return _Areas(*addresses, len(self.first))
+
+
+@lru_cache(maxsize=32)
+def _areas(axis: Axis) -> _AreaTable:
+    area = axis.area()
+    covered = area > 0
+    first = covered.int().argmax(dim=1)
+    last = area.shape[1] - 1 - covered.flip(1).int().argmax(dim=1)
+    begin = torch.cat([torch.zeros(1, dtype=torch.int64), (last - first + 1).cumsum(dim=0)])
+    weight = torch.cat([row[a : b + 1] for row, a, b in zip(area, first.tolist(), last.tolist(), strict=True)])
+    return _AreaTable(first, begin, weight.contiguous())
+
+
+class _Areas(ctypes.Structure):
+    """`Areas` of kernel.cpp."""
+
+    _fields_ = (
+        ("first", ctypes.c_void_p),
+        ("begin", ctypes.c_void_p),
+        ("weight", ctypes.c_void_p),
+        ("cells", ctypes.c_int32),
+    )
 
 
 class _Taps(ctypes.Structure):

@@ -512,6 +512,247 @@ EXPORT void decide(const float* soft, int32_t columns, int32_t channels, const T
     });
 }
 
+// Averages of pixels over cells along an axis: cell c is the sum of weight[begin[c] + i] * pixel[first[c] + i].
+extern "C" {
+struct Areas {
+    const int64_t* first;
+    const int64_t* begin;  // one more than there are cells
+    const float* weight;
+    int32_t cells;
+};
+}  // extern "C"
+
+// The mean colour (0 to 1) of every cell of a grid: pooled[row][column][3] of image[][width][3].
+EXPORT void pool_image(const uint8_t* image, int32_t width, const Areas* y, const Areas* x, int32_t threads,
+                        float* pooled) {
+    in_parallel(threads, y->cells, [&](int64_t row) {
+        std::vector<float> sums(int64_t(width) * 3, 0.0f);
+        for (int64_t i = y->begin[row]; i < y->begin[row + 1]; ++i) {
+            const uint8_t* pixels = image + (y->first[row] + i - y->begin[row]) * int64_t(width) * 3;
+            for (int64_t p = 0; p < int64_t(width) * 3; ++p) sums[p] += y->weight[i] * pixels[p];
+        }
+        for (int64_t column = 0; column < x->cells; ++column)
+            for (int colour = 0; colour < 3; ++colour) {
+                float sum = 0;
+                for (int64_t i = x->begin[column]; i < x->begin[column + 1]; ++i)
+                    sum += x->weight[i] * sums[(x->first[column] + i - x->begin[column]) * 3 + colour];
+                pooled[(row * x->cells + column) * 3 + colour] = sum / 255.0f;
+            }
+    });
+}
+
+namespace {
+
+// A rectangle of cells, from top and left up to, but not including, bottom and right.
+struct Box {
+    int top, left, bottom, right;
+    int rows() const { return bottom - top; }
+    int columns() const { return right - left; }
+};
+
+// Means over the windows of a few maps, [map][row][column], cut off at the border; `between` is scratch.
+void average(std::vector<float>& maps, std::vector<float>& between, int count, int rows, int columns, int radius) {
+    between.resize(int64_t(count) * rows * columns);
+    for (int64_t line = 0; line < int64_t(count) * rows; ++line) {
+        const float* from = &maps[line * columns];
+        for (int column = 0; column < columns; ++column) {
+            const int low = std::max(column - radius, 0), high = std::min(column + radius, columns - 1);
+            float sum = 0;
+            for (int i = low; i <= high; ++i) sum += from[i];
+            between[line * columns + column] = sum / (high - low + 1);
+        }
+    }
+    for (int map = 0; map < count; ++map)
+        for (int row = 0; row < rows; ++row) {
+            const int low = std::max(row - radius, 0), high = std::min(row + radius, rows - 1);
+            float* to = &maps[(int64_t(map) * rows + row) * columns];
+            std::fill(to, to + columns, 0.0f);
+            for (int i = low; i <= high; ++i) {
+                const float* from = &between[(int64_t(map) * rows + i) * columns];
+                for (int column = 0; column < columns; ++column) to[column] += from[column];
+            }
+            for (int column = 0; column < columns; ++column) to[column] /= high - low + 1;
+        }
+}
+
+// The smallest box that holds every change of a channel from cell to cell; empty if it is the same everywhere.
+Box changes(const float* values, int rows, int columns, int channels, int channel) {
+    const auto at = [&](int64_t row, int64_t column) { return values[(row * columns + column) * channels + channel]; };
+    Box box{rows, columns, 0, 0};
+    for (int row = 0; row < rows; ++row)
+        for (int column = 0; column < columns; ++column)
+            if ((row > 0 && at(row, column) != at(row - 1, column)) ||
+                (column > 0 && at(row, column) != at(row, column - 1))) {
+                box.top = std::min(box.top, row);
+                box.left = std::min(box.left, column);
+                box.bottom = std::max(box.bottom, row + 1);
+                box.right = std::max(box.right, column + 1);
+            }
+    return box;
+}
+
+Box grown(const Box& box, int by, int rows, int columns) {
+    return {std::max(box.top - by, 0), std::max(box.left - by, 0), std::min(box.bottom + by, rows),
+            std::min(box.right + by, columns)};
+}
+
+constexpr float SMALL_VARIANCE = 1e-4f;  // of a channel: less is not worth explaining
+
+// What the guide says around every cell: its mean colour, and the inverse of the covariance of its colours.
+struct Guide {
+    std::vector<float> mean, inverse;  // [3][row][column] and [6][row][column]: rr, rg, rb, gg, gb, bb
+};
+
+Guide describe(const float* colours, int rows, int columns, int radius, float epsilon) {
+    const int64_t cells = int64_t(rows) * columns;
+    static constexpr int FIRST[] = {0, 0, 0, 1, 1, 2}, SECOND[] = {0, 1, 2, 1, 2, 2};
+    Guide guide{std::vector<float>(3 * cells), std::vector<float>(6 * cells)};
+    for (int64_t cell = 0; cell < cells; ++cell) {
+        for (int c = 0; c < 3; ++c) guide.mean[c * cells + cell] = colours[cell * 3 + c];
+        for (int p = 0; p < 6; ++p)
+            guide.inverse[p * cells + cell] = colours[cell * 3 + FIRST[p]] * colours[cell * 3 + SECOND[p]];
+    }
+    std::vector<float> between;
+    average(guide.mean, between, 3, rows, columns, radius);
+    average(guide.inverse, between, 6, rows, columns, radius);
+    for (int64_t cell = 0; cell < cells; ++cell) {
+        float cov[6];
+        for (int p = 0; p < 6; ++p)
+            cov[p] = guide.inverse[p * cells + cell] -
+                     guide.mean[FIRST[p] * cells + cell] * guide.mean[SECOND[p] * cells + cell] +
+                     (FIRST[p] == SECOND[p] ? epsilon : 0.0f);
+        const float rr = cov[0], rg = cov[1], rb = cov[2], gg = cov[3], gb = cov[4], bb = cov[5];
+        const float cofactors[] = {gg * bb - gb * gb, rb * gb - rg * bb, rg * gb - rb * gg,
+                                   rr * bb - rb * rb, rb * rg - rr * gb, rr * gg - rg * rg};
+        const float determinant = rr * cofactors[0] + rg * cofactors[1] + rb * cofactors[2];
+        for (int p = 0; p < 6; ++p) guide.inverse[p * cells + cell] = cofactors[p] / determinant;
+    }
+    return guide;
+}
+
+}  // namespace
+
+// The guided filter on the grid of the labels: around every cell each channel of values[row][column][channel] is fitted
+// by a linear function of colours[row][column][3], averaged over the windows that hold the cell; what the windows
+// smooth away is added again where the colours do not explain the channel. Background, channel 0, is what the others leave. lines[row][column][channel] are the coefficients of red, green, blue and 1.
+EXPORT void fit_lines(const float* values, const float* colours, int32_t rows, int32_t columns, int32_t channels,
+                       int32_t radius, float epsilon, int32_t threads, float* lines) {
+    const int64_t cells = int64_t(rows) * columns;
+    const Guide guide = describe(colours, rows, columns, radius, epsilon);
+    in_parallel(threads, channels - 1, [&](int64_t part) {
+        const int64_t channel = part + 1;
+        for (int64_t cell = 0; cell < cells; ++cell) {
+            float* line = lines + (cell * channels + channel) * 4;
+            line[0] = line[1] = line[2] = 0.0f;
+            line[3] = values[cell * channels + channel];
+        }
+        const Box changing = changes(values, rows, columns, channels, channel);
+        if (changing.rows() <= 0) return;
+        // A cell depends on those within two windows.
+        const Box inner = grown(changing, 2 * radius, rows, columns), outer = grown(inner, 2 * radius, rows, columns);
+        const int64_t size = int64_t(outer.rows()) * outer.columns();
+        const auto in_grid = [&](int64_t i) {
+            return (outer.top + i / outer.columns()) * columns + outer.left + i % outer.columns();
+        };
+        // First the products with three colours, the channel, and its square; then the slopes, the constant, the mean of
+        // the channel, and the share of its variance that the colours explain.
+        std::vector<float> maps(6 * size), between;
+        for (int64_t i = 0; i < size; ++i) {
+            const float value = values[in_grid(i) * channels + channel];
+            for (int c = 0; c < 3; ++c) maps[c * size + i] = colours[in_grid(i) * 3 + c] * value;
+            maps[3 * size + i] = value;
+            maps[4 * size + i] = value * value;
+        }
+        average(maps, between, 5, outer.rows(), outer.columns(), radius);
+        for (int64_t i = 0; i < size; ++i) {
+            const int64_t cell = in_grid(i);
+            const auto mean = [&](int c) { return guide.mean[c * cells + cell]; };
+            const auto inverse = [&](int p) { return guide.inverse[p * cells + cell]; };
+            const float value = maps[3 * size + i];
+            const float r = maps[i] - mean(0) * value, g = maps[size + i] - mean(1) * value,
+                        b = maps[2 * size + i] - mean(2) * value;
+            const float slope[] = {inverse(0) * r + inverse(1) * g + inverse(2) * b,
+                                   inverse(1) * r + inverse(3) * g + inverse(4) * b,
+                                   inverse(2) * r + inverse(4) * g + inverse(5) * b};
+            const float variance = maps[4 * size + i] - value * value;
+            const float explained = (slope[0] * r + slope[1] * g + slope[2] * b) / (variance + SMALL_VARIANCE);
+            for (int c = 0; c < 3; ++c) maps[c * size + i] = slope[c];
+            maps[3 * size + i] = value - (slope[0] * mean(0) + slope[1] * mean(1) + slope[2] * mean(2));
+            maps[4 * size + i] = value;
+            maps[5 * size + i] = std::min(std::max(explained, 0.0f), 1.0f);
+        }
+        average(maps, between, 6, outer.rows(), outer.columns(), radius);
+        for (int row = inner.top; row < inner.bottom; ++row)
+            for (int column = inner.left; column < inner.right; ++column) {
+                float* line = lines + ((int64_t(row) * columns + column) * channels + channel) * 4;
+                const int64_t i = int64_t(row - outer.top) * outer.columns() + column - outer.left;
+                for (int c = 0; c < 3; ++c) line[c] = maps[c * size + i];
+                line[3] = maps[3 * size + i] + (1.0f - maps[5 * size + i]) * (line[3] - maps[4 * size + i]);
+            }
+    });
+    in_parallel(threads, rows, [&](int64_t row) {
+        for (int64_t cell = row * columns; cell < (row + 1) * columns; ++cell) {
+            float* background = lines + cell * channels * 4;
+            background[0] = background[1] = background[2] = 0.0f;
+            background[3] = 1.0f;
+            for (int64_t i = 4; i < int64_t(channels) * 4; ++i) background[i % 4] -= background[i];
+        }
+    });
+}
+
+// The channel with the largest linear function of the pixel's colour, whose coefficients are interpolated between cells:
+// lines[row][column][channel] are those of red, green, blue and 1. The lowest channel wins a tie.
+EXPORT void decide_guided(const float* lines, int32_t columns, int32_t channels, const Taps* y, const Taps* x,
+                           const uint8_t* image, int32_t threads, int32_t* winner) {
+    typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+    const std::vector<int> down = runs(*y), across = runs(*x);
+    in_parallel(threads, int64_t(down.size()) - 1, [&](int64_t part) {
+        std::vector<int> alive;
+        std::vector<Four> left_lines, right_lines;
+        const int64_t top = y->low[down[part]], bottom = y->high[down[part]];
+        for (size_t run = 0; run + 1 < across.size(); ++run) {
+            const int64_t left = x->low[across[run]], right = x->high[across[run]];
+            const auto at = [&](int64_t row, int64_t column) {
+                return reinterpret_cast<const Four*>(lines) + (row * columns + column) * channels;
+            };
+            const Four* corner[] = {at(top, left), at(top, right), at(bottom, left), at(bottom, right)};
+            const auto is_zero = [](Four line) { return line[0] == 0 && line[1] == 0 && line[2] == 0 && line[3] == 0; };
+            alive.assign(1, 0);
+            for (int c = 1; c < channels; ++c)
+                if (!(is_zero(corner[0][c]) && is_zero(corner[1][c]) && is_zero(corner[2][c]) && is_zero(corner[3][c])))
+                    alive.push_back(c);
+            left_lines.resize(alive.size());
+            right_lines.resize(alive.size());
+            for (int row = down[part]; row < down[part + 1]; ++row) {
+                int32_t* pixels = winner + int64_t(row) * x->pixels;
+                if (alive.size() == 1) {
+                    std::fill(pixels + across[run], pixels + across[run + 1], 0);
+                    continue;
+                }
+                for (size_t i = 0; i < alive.size(); ++i) {
+                    const int c = alive[i];
+                    left_lines[i] = corner[0][c] + y->weight[row] * (corner[2][c] - corner[0][c]);
+                    right_lines[i] = corner[1][c] + y->weight[row] * (corner[3][c] - corner[1][c]);
+                }
+                for (int column = across[run]; column < across[run + 1]; ++column) {
+                    const uint8_t* rgb = image + (int64_t(row) * x->pixels + column) * 3;
+                    const Four colour = {rgb[0] / 255.0f, rgb[1] / 255.0f, rgb[2] / 255.0f, 1.0f};
+                    float best = 0;
+                    for (size_t i = 0; i < alive.size(); ++i) {
+                        const Four part_of =
+                            (left_lines[i] + x->weight[column] * (right_lines[i] - left_lines[i])) * colour;
+                        const float value = (part_of[0] + part_of[1]) + (part_of[2] + part_of[3]);
+                        if (i == 0 || value > best) {
+                            best = value;
+                            pixels[column] = alive[i];
+                        }
+                    }
+                }
+            }
+        }
+    });
+}
+
 // --------------------------------------------------------------------------------------------------- versions
 
 // The checksum of the kernel.cpp that this library was compiled from.

@@ -15,7 +15,7 @@ from timecycle.files import atomic_write
 from timecycle.grid import Grid
 from timecycle.labels.drawing import Picture, mix
 from timecycle.labels.file import check_label_file
-from timecycle.labels.label_map import Extent, LabelValues, pool, upsample
+from timecycle.labels.label_map import Decide, Extent, LabelValues, pool, upsample, upsample_argmax
 from timecycle.labels.space import Labels, Presence, second_annotation
 from timecycle.video.frame import DEFAULT_MAX_PIXELS
 
@@ -112,7 +112,7 @@ class CoordinateSpace:
         displacement = torch.from_numpy(labels.xy - own).permute(2, 0, 1).contiguous()
         return pool(displacement, grid) + grid.centres()
 
-    def decode(self, values: LabelValues, grid: Grid) -> Coordinates:
+    def decode(self, values: LabelValues, grid: Grid, decide: Decide = upsample_argmax) -> Coordinates:
         # The displacement is interpolated, not the position: beyond the centres of the outer cells interpolation is
         # constant, which is right for a displacement but not for a position.
         displacement = upsample(values - grid.centres(), grid).permute(1, 2, 0).contiguous().numpy()

@@ -17,7 +17,7 @@ from timecycle.files import atomic_write, write_text
 from timecycle.grid import Axis, Grid
 from timecycle.labels.drawing import RGB, Picture, colour_of, draw_points, ring_point
 from timecycle.labels.file import check_label_file
-from timecycle.labels.label_map import Extent, LabelValues
+from timecycle.labels.label_map import Decide, Extent, LabelValues, upsample_argmax
 from timecycle.labels.names import refuse_formula
 from timecycle.labels.space import Labels, Objects, Points, Presence, counted
 
@@ -172,7 +172,7 @@ class KeypointSpace:
                 values[..., self.names.index(name)] = torch.outer(_tent(grid.y, float(y)), _tent(grid.x, float(x)))
         return values
 
-    def decode(self, values: LabelValues, grid: Grid) -> Keypoints:
+    def decode(self, values: LabelValues, grid: Grid, decide: Decide = upsample_argmax) -> Keypoints:
         """Place each point at the centre of mass of the 3x3 cells around its peak; a point without weight is hidden."""
         rows, columns, channels = values.shape
         peaks = values.reshape(rows * columns, channels).argmax(dim=0)

@@ -4,6 +4,7 @@ A label map is upsampled to image size before the strongest channel is chosen: c
 outline into blocks of the stride.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +16,7 @@ from timecycle.kernel.deciding import decide
 from timecycle.kernel.library import kernel_for
 
 LabelValues = Float[Tensor, "rows columns channels"]
+Decide = Callable[[LabelValues, Grid], Int[Tensor, "height width"]]  # the strongest channel at every pixel
 Extent = Float[Tensor, "rows columns objects"]  # how much of every cell each object covers
 
 

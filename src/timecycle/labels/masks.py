@@ -17,7 +17,7 @@ from timecycle.files import atomic_write
 from timecycle.grid import Grid
 from timecycle.labels.drawing import RGB, Picture, colour_in_words, colour_of, colours_in_words, outline_region, tint
 from timecycle.labels.file import note
-from timecycle.labels.label_map import Extent, LabelValues, pool, upsample_argmax
+from timecycle.labels.label_map import Decide, Extent, LabelValues, pool, upsample_argmax
 from timecycle.labels.mask_file import MaskFile, ids_png, note_colours, read_mask_files
 from timecycle.labels.space import Ids, Labels, Objects, Presence, counted, nearest
 
@@ -271,9 +271,9 @@ class MaskSpace(IdSpace):
         annotated = set(np.unique(labels.ids).tolist()) | {0}
         return torch.tensor([labels.exhaustive or i in annotated for i in self.ids])
 
-    def decode(self, values: LabelValues, grid: Grid) -> Masks:
+    def decode(self, values: LabelValues, grid: Grid, decide: Decide = upsample_argmax) -> Masks:
         table = np.array(self.ids, np.uint16)
-        return Masks(table[upsample_argmax(values, grid).numpy()], sixteen_bit=self._sixteen_bit)
+        return Masks(table[decide(values, grid).numpy()], sixteen_bit=self._sixteen_bit)
 
     def presence(self, labels: Masks) -> tuple[Presence | None, ...]:
         visible = set(np.unique(labels.ids).tolist())

@@ -13,7 +13,7 @@ from torch import Tensor
 from timecycle.errors import LabelError
 from timecycle.grid import Grid
 from timecycle.labels.drawing import RGB, Picture, colour_of, tint
-from timecycle.labels.label_map import LabelValues, upsample_argmax
+from timecycle.labels.label_map import Decide, LabelValues, upsample_argmax
 from timecycle.labels.masks import IdLabels, IdSpace, Masks, UInt16Pixels
 from timecycle.labels.space import Ids, Presence, counted
 
@@ -95,8 +95,8 @@ class PartSpace(IdSpace):
         people = set(np.unique(labels.person[labels.pairs > 0]).tolist())
         return torch.tensor([labels.exhaustive or pair == 0 or pair % _PEOPLE in people for pair in self.ids])
 
-    def decode(self, values: LabelValues, grid: Grid) -> Parts:
-        part, person = np.divmod(np.array(self.ids)[upsample_argmax(values, grid).numpy()], _PEOPLE)
+    def decode(self, values: LabelValues, grid: Grid, decide: Decide = upsample_argmax) -> Parts:
+        part, person = np.divmod(np.array(self.ids)[decide(values, grid).numpy()], _PEOPLE)
         return Parts(part.astype(np.uint16), person.astype(np.uint16))
 
     def presence(self, labels: Parts) -> tuple[Presence | None, ...]:

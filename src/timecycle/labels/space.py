@@ -15,7 +15,7 @@ from timecycle.display import inline_picture
 from timecycle.errors import LabelError
 from timecycle.grid import Grid
 from timecycle.labels.drawing import RGB, Picture, colour_of
-from timecycle.labels.label_map import Extent, LabelValues
+from timecycle.labels.label_map import Decide, Extent, LabelValues, upsample_argmax
 from timecycle.video.frame import Frame, rgb_of
 
 # What an annotation says of an object: it is in view, something hides it, or it is not in the frame at all.
@@ -208,8 +208,8 @@ class Space(Protocol):
         """Pool labels at image size into a label map on the feature grid."""
         ...
 
-    def decode(self, values: LabelValues, grid: Grid) -> Any:
-        """Turn a label map into labels at image size."""
+    def decode(self, values: LabelValues, grid: Grid, decide: Decide = upsample_argmax) -> Any:
+        """Turn a label map into labels at image size; `decide` draws the outlines of kinds that have ids."""
         ...
 
     @property

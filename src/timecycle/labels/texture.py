@@ -16,7 +16,7 @@ from timecycle.files import atomic_write
 from timecycle.grid import Grid
 from timecycle.labels.drawing import Picture, mix
 from timecycle.labels.file import open_image
-from timecycle.labels.label_map import Extent, LabelValues, pool, upsample, upsample_argmax
+from timecycle.labels.label_map import Decide, Extent, LabelValues, pool, upsample, upsample_argmax
 from timecycle.labels.masks import Masks, pool_ids
 from timecycle.labels.space import Labels, Presence, nearest, second_annotation
 
@@ -97,7 +97,7 @@ class FlatTextureSpace:
     def encode(self, labels: Texture, grid: Grid) -> LabelValues:
         return pool_ids(_colour_codes(labels), self.colours, grid)
 
-    def decode(self, values: LabelValues, grid: Grid) -> Texture:
+    def decode(self, values: LabelValues, grid: Grid, decide: Decide = upsample_argmax) -> Texture:
         table = np.array(self.colours, ">u4").view(np.uint8).reshape(-1, 4)
         return Texture(table[upsample_argmax(values, grid).numpy()])
 
@@ -134,7 +134,7 @@ class TextureSpace:
         rgba = torch.from_numpy(labels.rgba).float().permute(2, 0, 1) / 255
         return pool(torch.cat([rgba[:3] * rgba[3:], rgba[3:]]), grid)
 
-    def decode(self, values: LabelValues, grid: Grid) -> Texture:
+    def decode(self, values: LabelValues, grid: Grid, decide: Decide = upsample_argmax) -> Texture:
         paint = upsample(values, grid)
         colour = paint[:3] / paint[3:].clamp_min(1e-6)
         rgba = torch.cat([colour, paint[3:]]).clamp(0, 1) * 255

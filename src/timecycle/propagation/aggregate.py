@@ -15,13 +15,20 @@ from timecycle.matching.neighbours import Packing, Reference, aggregate_labels, 
 from timecycle.model.encoder import FeatureMap
 from timecycle.propagation.memory import MemoryFrame
 from timecycle.propagation.settings import PropagateConfig
+from timecycle.propagation.target import TargetModel, with_prior
 
 Votes = Float[Tensor, "queries labels"]
 KnownChannels = Bool[Tensor, "references channels"]
 
 
 def aggregate(
-    features: FeatureMap, memory: Sequence[MemoryFrame], *, space: Space, config: PropagateConfig, packing: Packing
+    features: FeatureMap,
+    memory: Sequence[MemoryFrame],
+    *,
+    space: Space,
+    config: PropagateConfig,
+    packing: Packing,
+    target: TargetModel | None = None,
 ) -> LabelMap:
     """Match a frame with the memory and aggregate the labels; `packing` is that of its features."""
     rows, columns, _ = features.cells.shape
@@ -43,6 +50,9 @@ def aggregate(
         values = _stretch(values)
     elif space.exclusive and not all_equal:
         values = normalise(values)
+    if target is not None:
+        prior = target.posterior(features)
+        values = with_prior(values, prior, weight=config.target_weight, subcells=subcells)
     if space.exclusive:
         values = sharpen(values, config.sharpening)
     return LabelMap(values, known.any(dim=0), grid, subcells)

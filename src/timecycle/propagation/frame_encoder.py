@@ -39,7 +39,7 @@ def resize(image: RgbImage, config: PropagateConfig) -> UInt8[np.ndarray, "h w 3
     if config.square:
         target = (config.image_size_px, config.image_size_px)
     else:
-        scale = min(config.image_size_px / min(height, width), 1.0)
+        scale = min(config.image_size_px / min(height, width), config.enlarge)
         target = (max(round(height * scale), 1), max(round(width * scale), 1))
     if target == (height, width):
         return image

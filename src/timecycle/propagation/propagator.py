@@ -2,14 +2,16 @@
 
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
+import numpy as np
 import torch
 
 from timecycle.confidence.history import History
 from timecycle.errors import LabelError, SettingsError, VideoError
 from timecycle.labels.fitting import absent_where_empty, fit_sizes, refuse_empty
-from timecycle.labels.label_map import LabelMap
+from timecycle.labels.guided import guided_argmax
+from timecycle.labels.label_map import Decide, LabelMap, upsample_argmax
 from timecycle.labels.space import Labels, Space, combine
 from timecycle.matching.neighbours import packed_like
 from timecycle.model.encoder import Encoder, FeatureMap
@@ -18,6 +20,7 @@ from timecycle.propagation.frame_encoder import FrameEncoder, RgbImage
 from timecycle.propagation.memory import Memory, MemoryFrame
 from timecycle.propagation.prefetch import live_worker
 from timecycle.propagation.settings import PropagateConfig
+from timecycle.propagation.target import TargetModel, fit_target
 from timecycle.video import Frame
 from timecycle.video.frame import rgb_of
 
@@ -34,6 +37,7 @@ class Snapshot:
     steps: int
     image_size: tuple[int, int] | None
     kind: str | None
+    target: TargetModel | None = None
 
 
 @dataclass(eq=False)
@@ -52,6 +56,7 @@ class Propagator:
     memory: Memory = field(init=False)
     latest: MemoryFrame | None = field(init=False, default=None)  # the frame of the last step
     history: History | None = field(init=False, default=None)  # kept for the confidence estimator
+    target: TargetModel | None = field(init=False, default=None)
     image_size: tuple[int, int] | None = field(init=False, default=None)
     kind: str | None = field(init=False, default=None)
 
@@ -95,7 +100,7 @@ class Propagator:
             self._extend_space(labels)
             self.kind = labels.kind
         label_map = self.advance(self.steps, image, labels, features=features)
-        return self.decode(label_map, labels)
+        return self.decode(label_map, labels, image)
 
     @torch.inference_mode()
     def advance(
@@ -118,7 +123,9 @@ class Propagator:
         grid = features.grid.rescaled(*image.shape[:2]).subdivided(subcells)
         packing = packed_like(features.cells, (frame.packing for frame in self.memory))
         if aggregated is None:
-            aggregated = aggregate(features, list(self.memory), space=space, config=self.config, packing=packing)
+            aggregated = aggregate(
+                features, list(self.memory), space=space, config=self.config, packing=packing, target=self.target
+            )
         device = features.cells.device
         values, known = aggregated.values.to(device), aggregated.known.to(device)
         annotated = None
@@ -131,13 +138,28 @@ class Propagator:
         self.image_size = image.shape[:2]
         self.latest = MemoryFrame(index, features, LabelMap(values, known, grid, subcells), annotated, packing)
         self.memory.add(self.latest)
+        self._fit_target(self.latest, space)
         self.steps += 1
         return LabelMap(values.cpu(), known.cpu(), grid, subcells)
 
-    def decode(self, label_map: LabelMap, labels: Labels | None) -> Labels:
-        """Decode a label map at image size; `labels`, annotated on this frame, are restored exactly."""
+    def _fit_target(self, latest: MemoryFrame, space: Space) -> None:
+        """Fit the target model where it is due, which is counted from the last annotated frame."""
+        if not (self.config.target_weight and space.exclusive and self.memory.anchors):
+            return
+        since = abs(latest.index - self.memory.anchors[-1].index)
+        if latest.is_annotated:
+            self.target = fit_target(self.memory)
+        elif since % self.config.target_interval == 0:
+            self.target = fit_target(self.memory, self.target)
+
+    def decode(self, label_map: LabelMap, labels: Labels | None, image: RgbImage) -> Labels:
+        """Decode the label map of an image at its size; `labels`, annotated on this frame, are restored exactly."""
         space = self._require_space()
-        decoded: Labels = space.decode(label_map.values, label_map.grid)
+        decide: Decide = upsample_argmax
+        if self.config.guided_filter:
+            guide = torch.from_numpy(np.ascontiguousarray(image))
+            decide = partial(guided_argmax, image=guide, subcells=label_map.subcells)
+        decoded: Labels = space.decode(label_map.values, label_map.grid, decide)
         return decoded if labels is None else space.restore_annotated(labels, decoded)
 
     @cached_property
@@ -157,6 +179,7 @@ class Propagator:
             self.steps,
             self.image_size,
             self.kind,
+            self.target,
         )
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -169,6 +192,7 @@ class Propagator:
         self.steps = snapshot.steps
         self.image_size = snapshot.image_size
         self.kind = snapshot.kind
+        self.target = snapshot.target
         self.latest = None
 
     def _encode_live(self, image: RgbImage) -> FeatureMap:
@@ -199,7 +223,9 @@ class Propagator:
         self.space = extended
         if extra:
             snapshot = self.snapshot()
-            self.restore(replace(snapshot, frames=tuple(_with_channels(frame, extra) for frame in snapshot.frames)))
+            frames = tuple(_with_channels(frame, extra) for frame in snapshot.frames)
+            target = None if self.target is None else self.target.with_channels(extra)
+            self.restore(replace(snapshot, frames=frames, target=target))
 
     def _check_image(self, index: int, image: RgbImage) -> None:
         height, width, _ = image.shape

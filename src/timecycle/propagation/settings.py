@@ -15,7 +15,8 @@ from timecycle.matching.window import Window, WindowShape
 class PropagateConfig:
     """The settings of a propagation. Sizes are pixels of the encoded image."""
 
-    image_size_px: int = 480  # shorter side of the encoded image; a smaller video is never enlarged
+    image_size_px: int = 480  # shorter side of the encoded image
+    enlarge: float = 1.0  # how far a smaller video is enlarged towards it; 1: not at all
     square: bool = False  # ignore the aspect ratio, as the 2019 release did
     past_frames: int = 7  # K of the paper: the last frames in memory besides the annotated ones
     older_frames: int = 0  # earlier frames that are also in memory, one of every `older_interval`
@@ -29,6 +30,9 @@ class PropagateConfig:
     window_shape: WindowShape = "disc"  # or `square`
     subcells: int = 1  # labels along each side of a feature cell, matched together: outlines finer than the cells
     sharpening: float = 1.0  # power of the aggregated labels; above 1 uncertainty does not spread from frame to frame
+    target_weight: float = 0.0  # of the target model, a classifier learned from the annotated frames; 0: none
+    target_interval: int = 5  # frames after which the target model is fitted again
+    guided_filter: bool = False  # draw outlines along the edges of the image: masks and parts
     stretch: bool = False  # stretch every channel to [0, 1] on every frame, as the 2019 release did
     repeat_first: bool = False  # early frames repeat the first one for each missing past frame (2019 release)
     direction: Literal["both", "forward"] = "both"  # both: also propagate backward in time from annotated frames
@@ -45,6 +49,7 @@ class PropagateConfig:
     def __post_init__(self) -> None:
         positive = (
             "image_size_px",
+            "enlarge",
             "anchor_frames",
             "older_interval",
             "neighbours",
@@ -53,6 +58,7 @@ class PropagateConfig:
             "anchor_window_px",
             "subcells",
             "sharpening",
+            "target_interval",
         )
         for name in positive:
             value = getattr(self, name)
@@ -64,9 +70,13 @@ class PropagateConfig:
             value = getattr(self, name)
             if value is not None and value > most:
                 raise SettingsError(f"{name} is {value}", remedy=f"set {name} to {most} at most")
+        if self.enlarge < 1:
+            raise SettingsError(
+                f"enlarge is {self.enlarge}", remedy="set it to 1 or more; image_size_px makes it smaller"
+            )
         if self.temperature < _MIN_TEMPERATURE:
             raise SettingsError(f"temperature is {self.temperature}", remedy=f"set it to {_MIN_TEMPERATURE} or more")
-        for name in ("past_frames", "older_frames"):
+        for name in ("past_frames", "older_frames", "target_weight"):
             if getattr(self, name) < 0:
                 raise SettingsError(f"{name} is {getattr(self, name)}", remedy=f"set {name} to 0 or more")
         for name, allowed in _CHOICES.items():
@@ -77,6 +87,7 @@ class PropagateConfig:
 # Larger than anyone needs, and small enough not to overflow.
 _MAXIMUM = {
     "image_size_px": 16384,
+    "enlarge": 16,
     "past_frames": 10_000,
     "older_frames": 10_000,
     "older_interval": 10_000,
@@ -86,6 +97,8 @@ _MAXIMUM = {
     "anchor_window_px": 1_000_000,
     "subcells": 16,
     "sharpening": 100,
+    "target_weight": 100,
+    "target_interval": 10_000,
 }
 _MIN_TEMPERATURE = 1e-6  # a cosine of 1 divided by less may overflow
 

@@ -253,7 +253,7 @@ class _Run:
             if features is not None:
                 signals = self._signals(propagator, label_map, history)
             confidence = self._estimate(frame.index, signals, label_map)
-            labels = propagator.decode(self._without_uncertain(label_map, confidence), annotation)
+            labels = propagator.decode(self._without_uncertain(label_map, confidence), annotation, frame.image)
             yield LabelledFrame(
                 frame.index,
                 frame.pts,

@@ -24,6 +24,7 @@ from timecycle.labels.space import Space
 from timecycle.model.encoder import FeatureMap
 from timecycle.propagation.memory import MemoryFrame
 from timecycle.propagation.propagator import Snapshot
+from timecycle.propagation.target import TargetModel
 
 _MAX_BYTES = 4 << 30  # of one frame's labels
 
@@ -90,6 +91,9 @@ class WorkFolder:
                 tensors[f"{frame.index}.annotated"] = frame.annotated.cpu()
         if snapshot.history is not None:
             tensors["history"] = snapshot.history.values
+        if snapshot.target is not None:
+            tensors["target.weights"] = snapshot.target.weights.cpu().contiguous()
+            tensors["target.seen"] = snapshot.target.seen.cpu()
         order = {
             "next_index": next_index,
             "frames": [frame.index for frame in snapshot.frames],
@@ -128,6 +132,7 @@ class WorkFolder:
             }
             if not {*order.anchors, *order.past} <= memory.keys():
                 raise ValueError("it refers to memory frames that it does not hold")
+            target = _target(tensors, memory, space) if memory else None
         history = tensors.get("history")
         return Snapshot(
             tuple(memory.values()),
@@ -138,6 +143,7 @@ class WorkFolder:
             order.steps,
             order.image_size,
             order.kind,
+            target,
         )
 
     def _snapshot(self, folder: Path, name: str) -> Path:
@@ -194,6 +200,19 @@ def _memory_frame(
         raise ValueError(f"the channels of frame {index} are others")
     labels = LabelMap(values.to(device), known.to(device), grid, subcells)
     return MemoryFrame(index, features, labels, annotated)
+
+
+def _target(tensors: Mapping[str, Tensor], memory: Mapping[int, MemoryFrame], space: Space) -> TargetModel | None:
+    """Build the target model, which fits the features of the memory frames and the space."""
+    weights, seen = tensors.get("target.weights"), tensors.get("target.seen")
+    if weights is None or seen is None:
+        return None
+    cells = next(iter(memory.values())).features.cells
+    if weights.shape != (cells.shape[2] + 1, space.channels) or weights.dtype != torch.float32:
+        raise ValueError("its target model does not fit the features")
+    if seen.shape != (space.channels,) or seen.dtype != torch.bool:
+        raise ValueError("its target model has other channels")
+    return TargetModel(weights.to(cells.device), seen.to(cells.device))
 
 
 @contextmanager

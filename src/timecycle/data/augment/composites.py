@@ -79,7 +79,8 @@ def _compose(
 ) -> tuple[Frames, ObjectMasks]:
     count = len(background)
     pasted = choose_object(CopyPasteConfig(radius=config.radius, stretch=config.stretch), rng, frames=1, cover=1.0)
-    phases = [pasted.phases + np.float32(shift) for shift in _wave(rng, count, 1.5)]  # the outline changes over time
+    # The outline changes over time.
+    phases = [pasted.phases + np.float32(shift) for shift in smooth_curve(rng, count, 1.5)]
     frames, masks = [], []
     transforms, warp = _object_motion(config, rng, count), choose_warp(config.elastic, rng)
     for frame, transform in enumerate(transforms):
@@ -93,19 +94,21 @@ def _compose(
 
 def _object_motion(config: CompositesConfig, rng: np.random.Generator, count: int) -> Float32[Tensor, "frames 2 3"]:
     """Draw the affine maps from image coordinates to the object's, one per frame."""
-    centre = np.stack([rng.uniform(-0.3, 0.3) + _wave(rng, count, config.way) for _ in range(2)], axis=1)
-    angle = _wave(rng, count, math.radians(config.turn_degrees))
-    scale = np.exp(_wave(rng, count, math.log(config.growth)))
+    centre = np.stack([rng.uniform(-0.3, 0.3) + smooth_curve(rng, count, config.way) for _ in range(2)], axis=1)
+    angle = smooth_curve(rng, count, math.radians(config.turn_degrees))
+    scale = np.exp(smooth_curve(rng, count, math.log(config.growth)))
     cos, sin = scale * np.cos(angle), scale * np.sin(angle)
     linear = np.stack([np.stack([cos, -sin], axis=1), np.stack([sin, cos], axis=1)], axis=1)
     shift = -np.einsum("fxy,fy->fx", linear, centre.clip(-0.8, 0.8))
     return torch.from_numpy(np.concatenate([linear, shift[..., None]], axis=2)).float()
 
 
-def _wave(rng: np.random.Generator, count: int, size: float) -> np.ndarray:
-    """Draw a smooth curve within +-size."""
+def smooth_curve(
+    rng: np.random.Generator, count: int, size: float, cycles_range: tuple[float, float] = (0.3, 1.5)
+) -> np.ndarray:
+    """Draw a smooth curve within +-size: a sum of waves with so many cycles each."""
     weights = rng.standard_normal(_WAVES)
-    cycles, phases = rng.uniform(0.3, 1.5, _WAVES), rng.uniform(0, 2 * math.pi, _WAVES)
+    cycles, phases = rng.uniform(*cycles_range, _WAVES), rng.uniform(0, 2 * math.pi, _WAVES)
     waves = np.sin(2 * math.pi * cycles[:, None] * np.arange(count) / count + phases[:, None])
     curve: np.ndarray = size * (weights / np.abs(weights).sum()) @ waves
     return curve

@@ -1,0 +1,150 @@
+"""The target model: a small classifier of one video, learned from its annotated frames while it is propagated.
+
+Softmax regression from descriptors to the channels of a label map. It is fitted to the annotated frames, which always
+count for half, and to the clear cells of recent frames, and fitted again as frames come. Its posterior is a prior for
+the aggregated labels: an object that drifts onto what looks like the background is pulled back. Where it disagrees
+with the votes about an object it cannot tell the object apart, and counts less.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from timecycle.labels.label_map import LabelValues
+from timecycle.model.encoder import FeatureMap
+from timecycle.propagation.memory import Memory, MemoryFrame
+
+Posterior = Float[Tensor, "cell_rows cell_columns channels"]
+
+_L2 = 0.001
+_ITERATIONS = 12
+_ITERATIONS_AGAIN = 4  # from the last weights
+_FRAMES = 4  # propagated frames it is fitted to, besides annotated ones
+_CLEAR = 0.8  # share of the strongest label in a cell of a propagated frame that is learned from
+_SEEN = 0.5  # cells that a channel needs in order to be learned
+_SMALLEST = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class TargetModel:
+    """The weights of a softmax regression, the last row being the bias, and the channels it was fitted to."""
+
+    weights: Float[Tensor, "dimensions channels"]
+    seen: Bool[Tensor, " channels"]
+
+    def posterior(self, features: FeatureMap) -> Posterior:
+        """Return the probability of every seen channel in every cell, each being as frequent as any other."""
+        with _one_thread():
+            logits = (_inputs(features) @ self.weights).masked_fill(~self.seen, -torch.inf)
+            return logits.softmax(dim=1).reshape(*features.cells.shape[:2], -1)
+
+    def with_channels(self, extra: int) -> "TargetModel":
+        """Return the model with `extra` channels that it has not seen."""
+        weights = torch.cat([self.weights, self.weights.new_zeros(len(self.weights), extra)], dim=1)
+        return TargetModel(weights, torch.cat([self.seen, self.seen.new_zeros(extra)]))
+
+
+def fit_target(memory: Memory, start: TargetModel | None = None) -> TargetModel:
+    """Fit the model to a memory with annotated frames; `start` is the last one."""
+    samples = [_samples(frame) for frame in _frames(memory)]
+    with _one_thread():
+        return _fit(samples, start)
+
+
+def with_prior(values: LabelValues, posterior: Posterior, *, weight: float, subcells: int = 1) -> LabelValues:
+    """Multiply a distribution by the posterior to the power of at most `weight`.
+
+    The power is that share of `weight` by which the two agree about the channels of a cell: 0 where they agree no more
+    than by chance. Channels that the model has not seen keep their share.
+    """
+    prior = posterior.repeat_interleave(subcells, 0).repeat_interleave(subcells, 1)
+    seen = posterior.sum(dim=(0, 1)) > 0
+    chance = 1 / seen.sum().clamp_min(1)
+    agreement = (values * prior).sum(dim=(0, 1)) / values.sum(dim=(0, 1)).clamp_min(_SMALLEST)
+    trust = ((agreement - chance) / (1 - chance).clamp_min(_SMALLEST)).clamp_min(0)
+    power = weight * (values * trust).sum(dim=-1, keepdim=True)
+    own = values * seen
+    product = own * (power * prior.clamp_min(_SMALLEST).log()).exp()
+    total, kept = product.sum(dim=-1, keepdim=True), own.sum(dim=-1, keepdim=True)
+    return torch.where(seen, product * (kept / total.clamp_min(_SMALLEST)), values)
+
+
+@dataclass(frozen=True, eq=False)
+class _Samples:
+    """The cells of one frame."""
+
+    inputs: Float[Tensor, "cells dimensions"]
+    labels: Float[Tensor, "cells channels"]
+    known: Bool[Tensor, " channels"]
+    annotated: bool
+
+
+def _frames(memory: Memory) -> Iterator[MemoryFrame]:
+    """Yield the annotated frames and some of the others, evenly spaced, the newest first."""
+    yield from memory.anchors
+    others = [frame for frame in memory if not frame.is_annotated]
+    count = min(len(others), _FRAMES)
+    for place in range(count):
+        yield others[place * len(others) // count]
+
+
+def _samples(frame: MemoryFrame) -> _Samples:
+    labels = frame.labels.of_cells().flatten(0, 1)
+    inputs = _inputs(frame.features)
+    if not frame.is_annotated:
+        clear = labels.amax(dim=1) > _CLEAR
+        labels, inputs = labels[clear], inputs[clear]
+    return _Samples(inputs, labels, frame.labels.known, frame.is_annotated)
+
+
+def _inputs(features: FeatureMap) -> Float[Tensor, "cells dimensions"]:
+    """Return the descriptors, scaled so that one dimension has a variance of about one, and a constant."""
+    cells = features.cells.flatten(0, 1)
+    return torch.cat([cells * cells.shape[1] ** 0.5, cells.new_ones(len(cells), 1)], dim=1)
+
+
+def _fit(samples: Sequence[_Samples], start: TargetModel | None) -> TargetModel:
+    """Minimise the balanced cross-entropy by steps with a fixed bound of its curvature (Böhning 1992)."""
+    inputs = torch.cat([one.inputs for one in samples])
+    labels = torch.cat([one.labels for one in samples])
+    by_origin = [[one for one in samples if one.annotated == kind] for kind in (True, False)]
+    share = torch.cat([_balanced(group) for group in by_origin if group])
+    unknown = torch.cat([~one.known.expand(len(one.labels), -1) for one in samples])
+    ridge = torch.full((inputs.shape[1],), _L2, device=inputs.device)
+    ridge[-1] = 0  # not of the constant
+    seen = labels.sum(dim=0) >= _SEEN
+    curvature = 0.5 * (inputs.T @ (inputs * share[:, None])) + torch.diag(ridge + _SMALLEST)
+    factor = torch.linalg.cholesky(curvature)
+    if start is None:
+        weights, iterations = inputs.new_zeros(inputs.shape[1], labels.shape[1]), _ITERATIONS
+    else:
+        weights, iterations = start.weights, _ITERATIONS_AGAIN
+    for _ in range(iterations):
+        logits = (inputs @ weights).masked_fill(unknown, -torch.inf)
+        slope = inputs.T @ ((logits.softmax(dim=1) - labels) * share[:, None]) + ridge[:, None] * weights
+        weights = weights - torch.cholesky_solve(slope, factor)
+    return TargetModel(weights, seen)
+
+
+def _balanced(samples: Sequence[_Samples]) -> Float[Tensor, " cells"]:
+    """Return weights of cells that give every channel that occurs the same total, all together a half."""
+    labels = torch.cat([one.labels for one in samples])
+    mass = labels.sum(dim=0)
+    occurs = mass >= _SEEN
+    per_channel = torch.where(occurs, 0.5 / (occurs.sum().clamp_min(1) * mass.clamp_min(_SEEN)), 0)
+    return labels @ per_channel
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute with one thread: sums then have one order, whatever the number of threads is."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
