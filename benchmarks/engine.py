@@ -54,12 +54,14 @@ class Variant:
     settings: tuple[str, ...]
 
 
+def without(name: str) -> tuple[str, ...]:
+    """Return the settings of all steps but one."""
+    return tuple(setting for other, step in STEPS.items() if other != name for setting in step)
+
+
 def variants() -> list[Variant]:
     """Return plain inference, each step added to it, all steps, and each step removed from all."""
-    removed = [
-        Variant(f"without {name}", tuple(setting for other, step in STEPS.items() if other != name for setting in step))
-        for name in STEPS
-    ]
+    removed = [Variant(f"without {name}", without(name)) for name in STEPS]
     return [
         Variant("plain", ()),
         *(Variant(f"only {name}", step) for name, step in STEPS.items()),

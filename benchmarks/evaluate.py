@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
+from engine import ALL, STEPS, without
 from record import RESULTS
 from timecycle.config import propagate_config
 from timecycle.evaluation.benchmark import Benchmark
@@ -106,6 +107,15 @@ def evaluations() -> Iterator[Evaluation]:
             preset="default",
             # In fp32 it takes as long as all the others together; davis2016_eight_240p shows what bf16 changes.
             precision="bf16" if encoder == "vgg16" else "fp32",
+        )
+    # All steps of docs/decisions/engine.md, then each of them removed.
+    for suffix, settings in (("steps", ALL), *((_file(f"without {name}"), without(name)) for name in STEPS)):
+        yield Evaluation(
+            name=f"davis2016_480p_{suffix}_{_file(DEFAULT_ENCODER)}",
+            find=_davis(),
+            encoder=DEFAULT_ENCODER,
+            preset="plain",
+            settings=settings,
         )
     # With more references and fewer neighbours. VGG-16 is too slow for that at 480p on two cores.
     best = partial(Evaluation, find=_davis(), preset="best")
