@@ -168,7 +168,7 @@ def _reconstruction(data: Path) -> Benchmark:
 
 
 def _file(encoder: str) -> str:
-    return encoder.replace("-", "_").replace("@", "_")
+    return encoder.replace("-", "_").replace("@", "_").replace(" ", "_")
 
 
 def reuse_predictions(
