@@ -1,10 +1,11 @@
 """Measure the steps of the engine on articulated composites: each added to plain inference, each removed from all.
 
-    python benchmarks/engine.py VIDEOS --work DIR [--clips N] [--half choosing|confirming] [--encoder NAME]
+    python benchmarks/engine.py VIDEOS --work DIR [--half choosing|confirming] [--scene mixed|panning] [--larger]
 
 VIDEOS is a folder of footage that the encoder was not trained on. Every second video, by name, belongs to the
-confirming half: settings are chosen on composites of the other half, and confirmed once on these. Composites stay in
-DIR. Results: engine_choosing.json and engine_confirming.json, with J&F of every composite and paired intervals.
+confirming half: settings are chosen on composites of the other half, and confirmed once on these. With `--scene
+panning`, the camera moves over background that was never on the annotated frame, and nothing else is hard. Composites
+stay in DIR. Results: engine_SCENE_HALF.json, with J&F of every composite and paired intervals.
 """
 
 import argparse
@@ -33,6 +34,10 @@ from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
 from timecycle.propagation.propagator import Propagator
 
 HALVES = {"choosing": 5, "confirming": 6}  # seeds: the halves also differ in shapes and motion
+SCENES: dict[str, dict[str, Any]] = {
+    "mixed": {},
+    "panning": {"pan": 0.7, "way": 0.2, "limbs": (0, 2), "turning": 0.05, "occluders": 0, "twins": 0.0},
+}
 
 # What each step changes in plain inference.
 STEPS: dict[str, tuple[str, ...]] = {
@@ -75,14 +80,14 @@ def larger_variants() -> list[Variant]:
     return [Variant("plain, 720 px", LARGER), Variant("all steps, 720 px", (*ALL, *LARGER))]
 
 
-def make_clips(videos: Path, work: Path, half: str, count: int) -> list[Path]:
-    """Make the composites of a half that do not exist yet."""
+def make_clips(videos: Path, work: Path, half: str, scene: str, count: int) -> list[Path]:
+    """Make the composites of a half and scene that do not exist yet."""
     entries = make_index(videos, make_folder(work) / "index.jsonl", workers=usable_cores()).entries
     own = sorted(entries, key=lambda entry: entry.path)[list(HALVES).index(half) :: 2]
-    config = ArticulatedConfig(seed=HALVES[half])
+    config = ArticulatedConfig(seed=HALVES[half], **SCENES[scene])
     paths = []
     for number in range(count):
-        path = make_folder(work / half) / f"{number:02d}.npz"
+        path = make_folder(work / scene / half) / f"{number:02d}.npz"
         if not path.exists():
             frames, masks = make_articulated(videos, own, config, number)
             np.savez(path, frames=frames, masks=masks)
@@ -140,11 +145,12 @@ def main() -> int:
     parser.add_argument("--work", type=Path, required=True, help="folder of composites")
     parser.add_argument("--clips", type=int, default=16)
     parser.add_argument("--half", choices=tuple(HALVES), default="choosing")
+    parser.add_argument("--scene", choices=tuple(SCENES), default="mixed")
     parser.add_argument("--encoder", default=DEFAULT_ENCODER)
     parser.add_argument("--larger", action="store_true", help="measure the enlarged image instead")
     chosen = parser.parse_args()
     start = time.perf_counter()
-    paths = make_clips(chosen.videos, chosen.work, chosen.half, chosen.clips)
+    paths = make_clips(chosen.videos, chosen.work, chosen.half, chosen.scene, chosen.clips)
     ways = [variants()[0], *larger_variants()] if chosen.larger else variants()
     names = [way.name for way in ways]
     by_clip = {}
@@ -157,11 +163,12 @@ def main() -> int:
     for name, row in results.items():
         print(f"{name:24} {row['J&F']:5.1f} {row['difference']:+5.1f} +- {row['standard_error']:.1f}")
     write_record(
-        f"engine_{chosen.half}{'_larger' if chosen.larger else ''}",
+        f"engine_{chosen.scene}_{chosen.half}{'_larger' if chosen.larger else ''}",
         settings={
             "encoder": chosen.encoder,
             "clips": chosen.clips,
             "half": chosen.half,
+            "scene": chosen.scene,
             "variants": {way.name: list(way.settings) for way in ways},
         },
         measured={

@@ -575,20 +575,21 @@ void average(std::vector<float>& maps, std::vector<float>& between, int count, i
         }
 }
 
-// The smallest box that holds every change of a channel from cell to cell; empty if it is the same everywhere.
-Box changes(const float* values, int rows, int columns, int channels, int channel) {
-    const auto at = [&](int64_t row, int64_t column) { return values[(row * columns + column) * channels + channel]; };
-    Box box{rows, columns, 0, 0};
-    for (int row = 0; row < rows; ++row)
-        for (int column = 0; column < columns; ++column)
-            if ((row > 0 && at(row, column) != at(row - 1, column)) ||
-                (column > 0 && at(row, column) != at(row, column - 1))) {
+// Enlarge the boxes of the channels that change at the cells of a row, from the cell above or to the left.
+void add_changes(const float* values, int row, int columns, int channels, std::vector<Box>& boxes) {
+    for (int column = 0; column < columns; ++column) {
+        const float* here = values + (int64_t(row) * columns + column) * channels;
+        const float* above = row > 0 ? here - int64_t(columns) * channels : here;
+        const float* left = column > 0 ? here - channels : here;
+        for (int c = 1; c < channels; ++c)
+            if (here[c] != above[c] || here[c] != left[c]) {
+                Box& box = boxes[c];
                 box.top = std::min(box.top, row);
                 box.left = std::min(box.left, column);
                 box.bottom = std::max(box.bottom, row + 1);
                 box.right = std::max(box.right, column + 1);
             }
-    return box;
+    }
 }
 
 Box grown(const Box& box, int by, int rows, int columns) {
@@ -639,14 +640,17 @@ EXPORT void fit_lines(const float* values, const float* colours, int32_t rows, i
                        int32_t radius, float epsilon, int32_t threads, float* lines) {
     const int64_t cells = int64_t(rows) * columns;
     const Guide guide = describe(colours, rows, columns, radius, epsilon);
+    std::vector<Box> boxes(channels, Box{rows, columns, 0, 0});  // that hold every change of a channel
+    for (int row = 0; row < rows; ++row) add_changes(values, row, columns, channels, boxes);
+    in_parallel(threads, rows, [&](int64_t row) {
+        for (int64_t i = row * columns * channels; i < (row + 1) * columns * channels; ++i) {
+            lines[i * 4] = lines[i * 4 + 1] = lines[i * 4 + 2] = 0.0f;
+            lines[i * 4 + 3] = values[i];
+        }
+    });
     in_parallel(threads, channels - 1, [&](int64_t part) {
         const int64_t channel = part + 1;
-        for (int64_t cell = 0; cell < cells; ++cell) {
-            float* line = lines + (cell * channels + channel) * 4;
-            line[0] = line[1] = line[2] = 0.0f;
-            line[3] = values[cell * channels + channel];
-        }
-        const Box changing = changes(values, rows, columns, channels, channel);
+        const Box& changing = boxes[channel];
         if (changing.rows() <= 0) return;
         // A cell depends on those within two windows.
         const Box inner = grown(changing, 2 * radius, rows, columns), outer = grown(inner, 2 * radius, rows, columns);
@@ -716,11 +720,12 @@ EXPORT void decide_guided(const float* lines, int32_t columns, int32_t channels,
                 return reinterpret_cast<const Four*>(lines) + (row * columns + column) * channels;
             };
             const Four* corner[] = {at(top, left), at(top, right), at(bottom, left), at(bottom, right)};
-            const auto is_zero = [](Four line) { return line[0] == 0 && line[1] == 0 && line[2] == 0 && line[3] == 0; };
             alive.assign(1, 0);
-            for (int c = 1; c < channels; ++c)
-                if (!(is_zero(corner[0][c]) && is_zero(corner[1][c]) && is_zero(corner[2][c]) && is_zero(corner[3][c])))
-                    alive.push_back(c);
+            for (int c = 1; c < channels; ++c) {
+                const Four any = corner[0][c] * corner[0][c] + corner[1][c] * corner[1][c] +
+                                 corner[2][c] * corner[2][c] + corner[3][c] * corner[3][c];
+                if ((any[0] + any[1]) + (any[2] + any[3]) > 0) alive.push_back(c);
+            }
             left_lines.resize(alive.size());
             right_lines.resize(alive.size());
             for (int row = down[part]; row < down[part + 1]; ++row) {
