@@ -41,12 +41,12 @@ SCENES: dict[str, dict[str, Any]] = {
 
 # What each step changes in plain inference.
 STEPS: dict[str, tuple[str, ...]] = {
-    "subcells": ("subcells=2",),
     "sharpening": ("sharpening=3",),
     "older frames": ("older_frames=7",),
     "target model": ("target_weight=0.5",),
     "guided filter": ("guided_filter=true",),
 }
+SUBCELLS = ("subcells=2",)  # not among them: with the others it gains nothing
 ALL = tuple(setting for step in STEPS.values() for setting in step)
 LARGER = ("image_size_px=720", "enlarge=1.5", "window_px=144", "anchor_window_px=144")
 
@@ -65,13 +65,15 @@ def without(name: str) -> tuple[str, ...]:
 
 
 def variants() -> list[Variant]:
-    """Return plain inference, each step added to it, all steps, and each step removed from all."""
+    """Return plain inference, each step added to it, all steps, each step removed from all, and subcells with all."""
     removed = [Variant(f"without {name}", without(name)) for name in STEPS]
     return [
         Variant("plain", ()),
         *(Variant(f"only {name}", step) for name, step in STEPS.items()),
+        Variant("only subcells", SUBCELLS),
         Variant("all steps", ALL),
         *removed,
+        Variant("all steps and subcells", (*ALL, *SUBCELLS)),
     ]
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from engine import ALL, STEPS, without
+from engine import ALL, STEPS, SUBCELLS, without
 from record import RESULTS
 from timecycle.config import propagate_config
 from timecycle.evaluation.benchmark import Benchmark
@@ -108,8 +108,9 @@ def evaluations() -> Iterator[Evaluation]:
             # In fp32 it takes as long as all the others together; davis2016_eight_240p shows what bf16 changes.
             precision="bf16" if encoder == "vgg16" else "fp32",
         )
-    # All steps of docs/decisions/engine.md, then each of them removed.
-    for suffix, settings in (("steps", ALL), *((_file(f"without {name}"), without(name)) for name in STEPS)):
+    # All steps of docs/decisions/engine.md, then each of them removed, then subcells added.
+    ablated = {_file(f"without {name}"): without(name) for name in STEPS}
+    for suffix, settings in {"steps": ALL, **ablated, "steps_and_subcells": (*ALL, *SUBCELLS)}.items():
         yield Evaluation(
             name=f"davis2016_480p_{suffix}_{_file(DEFAULT_ENCODER)}",
             find=_davis(),
