@@ -255,6 +255,28 @@ def test_an_interrupted_run_of_both_directions_resumes_exactly(stream, tmp_path,
     assert_same(whole[-len(resumed) :], resumed)
 
 
+def test_threads_do_not_change_the_prior_of_a_large_map():
+    values = distribution(1, channels=20, rows=90, columns=160)
+    posterior = distribution(2, channels=20, rows=90, columns=160)
+    threads, results = torch.get_num_threads(), []
+    try:
+        for count in (1, 2, 5):
+            torch.set_num_threads(count)
+            results.append(with_prior(values, posterior, weight=0.5))
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
+
+
+def test_a_read_only_image_guides_without_a_warning(world, encoder, recwarn):
+    image = world.frame(0).copy()
+    image.setflags(write=False)
+    propagator = Propagator(encoder, EVERYTHING)
+    propagator.step(image, Masks(world.mask(0)))
+    assert not recwarn.list
+
+
 def test_threads_do_not_change_a_run(stream):
     threads = torch.get_num_threads()
     runs = []

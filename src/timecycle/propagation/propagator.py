@@ -157,7 +157,7 @@ class Propagator:
         space = self._require_space()
         decide: Decide = upsample_argmax
         if self.config.guided_filter:
-            guide = torch.from_numpy(np.ascontiguousarray(image))
+            guide = torch.from_numpy(np.require(image, requirements=["C", "W"]))  # torch warns of read-only arrays
             decide = partial(guided_argmax, image=guide, subcells=label_map.subcells)
         decoded: Labels = space.decode(label_map.values, label_map.grid, decide)
         return decoded if labels is None else space.restore_annotated(labels, decoded)

@@ -64,7 +64,8 @@ def with_prior(values: LabelValues, posterior: Posterior, *, weight: float, subc
     prior = posterior.repeat_interleave(subcells, 0).repeat_interleave(subcells, 1)
     seen = posterior.sum(dim=(0, 1)) > 0
     chance = 1 / seen.sum().clamp_min(1)
-    agreement = (values * prior).sum(dim=(0, 1)) / values.sum(dim=(0, 1)).clamp_min(_SMALLEST)
+    with _one_thread():
+        agreement = (values * prior).sum(dim=(0, 1)) / values.sum(dim=(0, 1)).clamp_min(_SMALLEST)
     trust = ((agreement - chance) / (1 - chance).clamp_min(_SMALLEST)).clamp_min(0)
     power = weight * (values * trust).sum(dim=-1, keepdim=True)
     own = values * seen
