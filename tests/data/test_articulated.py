@@ -1,4 +1,4 @@
-"""Articulated composites: exact masks of a body that bends, moves and is occluded, from the settings alone."""
+"""Articulated composites: exact masks of a body that swings its limbs, moves and is occluded, from settings alone."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def test_a_composite_is_a_function_of_settings_number_and_videos(videos, index):
     assert not np.array_equal(frames, other)
 
 
-def test_the_body_is_visible_bends_and_moves(videos, index):
+def test_the_body_is_visible_and_moves(videos, index):
     entries = index.entries
     _, masks = make_articulated(videos, entries, CONFIG, 0)
     assert masks[0].any()

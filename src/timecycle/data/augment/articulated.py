@@ -1,4 +1,4 @@
-"""Articulated composites: clips with a pasted body that bends, turns, blurs and is occluded, with exact masks.
+"""Articulated composites: clips with a pasted body that swings its limbs, turns, blurs and is occluded; exact masks.
 
 They show what a rigid cut-out (composites.py) does not: limbs that swing from joints, surface that turns into view, a
 camera that pans over background that was not there before, things that pass in front, a second object with the same
