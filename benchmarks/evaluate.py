@@ -110,9 +110,9 @@ def evaluations() -> Iterator[Evaluation]:
         )
     # All steps of docs/decisions/engine.md, then each of them removed, then subcells added.
     ablated = {_file(f"without {name}"): without(name) for name in STEPS}
-    for suffix, settings in {"steps": ALL, **ablated, "steps_and_subcells": (*ALL, *SUBCELLS)}.items():
+    for suffix, settings in {"all": ALL, **ablated, "and_subcells": (*ALL, *SUBCELLS)}.items():
         yield Evaluation(
-            name=f"davis2016_480p_{suffix}_{_file(DEFAULT_ENCODER)}",
+            name=f"steps_480p_{suffix}_{_file(DEFAULT_ENCODER)}",
             find=_davis(),
             encoder=DEFAULT_ENCODER,
             preset="plain",
