@@ -5,7 +5,7 @@
 VIDEOS is a folder of footage that the encoder was not trained on. Every second video, by name, belongs to the
 confirming half: settings are chosen on composites of the other half, and confirmed once on these. With `--scene
 panning`, the camera moves over background that was never on the annotated frame, and nothing else is hard. Composites
-stay in DIR. Results: engine_SCENE_HALF.json, with J&F of every composite and paired intervals.
+stay in DIR. Results: engine_SCENE_HALF.json, with J&F of every composite and paired differences.
 """
 
 import argparse

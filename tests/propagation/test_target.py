@@ -8,7 +8,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracle import OracleEncoder
 from timecycle.confidence.fusion import ConfidenceConfig
 from timecycle.errors import SettingsError
 from timecycle.grid import grid_over
@@ -21,7 +20,6 @@ from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.target import TargetModel, fit_target, with_prior
 from timecycle.propagation.video import propagate
 from timecycle.propagation.workfolder import WorkFolder
-from timecycle.synthetic import WorldConfig, make_world
 from timecycle.video import open_video
 
 EVERYTHING = PropagateConfig(
@@ -37,16 +35,6 @@ EVERYTHING = PropagateConfig(
     target_interval=2,
     guided_filter=True,
 )
-
-
-@pytest.fixture(scope="module")
-def world():
-    return make_world(WorldConfig(height_px=97, width_px=129, frames=12, objects=3))
-
-
-@pytest.fixture(scope="module")
-def encoder(world):
-    return OracleEncoder(world, stride_px=8)
 
 
 def features_of(cells):

@@ -13,7 +13,7 @@ import torch.nn.functional as F  # noqa: N812
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from timecycle.grid import Grid
+from timecycle.grid import Axis, Grid
 from timecycle.kernel import deciding as compiled
 from timecycle.kernel.library import kernel_for
 from timecycle.labels.label_map import LabelValues, pool, upsample
@@ -36,8 +36,7 @@ def guided_argmax(
     """
     parts = max(_LABELS_PER_CELL // subcells, 1)
     if parts > 1:
-        fine = grid.subdivided(parts)
-        values, grid = _resampled(values, grid, fine), fine
+        values, grid = upsample(values, _fine_grid(grid, parts)).permute(1, 2, 0), grid.subdivided(parts)
     radius, functions = subcells * parts, kernel_for(values)
     if functions is None:
         lines = fit_lines(values, _pooled(image, grid), radius=radius)
@@ -132,17 +131,9 @@ def _pooled(image: UInt8[Tensor, "height width 3"], grid: Grid) -> Float[Tensor,
     return pool(image.permute(2, 0, 1).float() / 255, grid)
 
 
-def _resampled(values: LabelValues, grid: Grid, fine: Grid) -> Float[Tensor, "fine_rows fine_columns channels"]:
-    """Interpolate labels to a finer grid of the same image."""
-    down, across = (_positions(axis_fine.cells, axis.cells) for axis_fine, axis in ((fine.y, grid.y), (fine.x, grid.x)))
-    tall = torch.lerp(values[down[0]], values[down[1]], down[2][:, None, None])
-    return torch.lerp(tall[:, across[0]], tall[:, across[1]], across[2][:, None])
-
-
-def _positions(fine: int, coarse: int) -> tuple[Tensor, Tensor, Tensor]:
-    at = ((torch.arange(fine, dtype=torch.float64) + 0.5) * coarse / fine - 0.5).clamp(0, coarse - 1)
-    low = at.floor().long().clamp_max(max(coarse - 2, 0))
-    return low, (low + 1).clamp_max(coarse - 1), (at - low).float()
+def _fine_grid(grid: Grid, parts: int) -> Grid:
+    """Return the grid over an image with a pixel for every one of `parts` x `parts` labels of a cell."""
+    return Grid(*(Axis(axis.cells, axis.cells * parts, parts, (parts - 1) / 2) for axis in (grid.y, grid.x)))
 
 
 def _evaluate(

@@ -147,10 +147,8 @@ class Propagator:
         if not (self.config.target_weight and space.exclusive and self.memory.anchors):
             return
         since = abs(latest.index - self.memory.anchors[-1].index)
-        if latest.is_annotated:
-            self.target = fit_target(self.memory)
-        elif since % self.config.target_interval == 0:
-            self.target = fit_target(self.memory, self.target)
+        if since % self.config.target_interval == 0:
+            self.target = fit_target(self.memory, None if latest.is_annotated else self.target)
 
     def decode(self, label_map: LabelMap, labels: Labels | None, image: RgbImage) -> Labels:
         """Decode the label map of an image at its size; `labels`, annotated on this frame, are restored exactly."""

@@ -19,12 +19,9 @@ from jaxtyping import Bool, Float, Float32, UInt8
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
-from timecycle.data.augment.clips import ClipConfig, ClipReader, usable
-from timecycle.data.augment.composites import Frames, ObjectMasks, smooth_curve
+from timecycle.data.augment.composites import Frames, ObjectMasks, draw_clips, smooth_curve, square_clips
 from timecycle.data.augment.copy_paste import CopyPasteConfig, PastedObject, choose_object
-from timecycle.data.corpus.footage import FolderFootage
 from timecycle.data.corpus.index import Entry
-from timecycle.errors import SettingsError
 from timecycle.pose import pixel_centres
 
 Points = Float[Tensor, "points 2"]
@@ -53,10 +50,15 @@ class ArticulatedConfig:
     light: float = 0.15  # change of brightness, of the scene and of the body alone
     noise: float = 2.0  # grey levels
 
+    @property
+    def footage(self) -> float:
+        """The side of the footage over that of the view: the camera has room to move."""
+        return 1 + max(self.pan, _LEAST_ROOM)
+
 
 _EXPOSURES = 3  # positions averaged into a blurred frame
 _SWINGS = (0.5, 2.0)  # of a limb, in a clip
-_MARGIN = 1.0 + 0.35  # side of the background clip over that of the view: room for the camera
+_LEAST_ROOM = 0.35  # beside the view
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,24 +90,9 @@ def make_articulated(
     videos: Path, entries: Sequence[Entry], config: ArticulatedConfig, number: int
 ) -> tuple[Frames, ObjectMasks]:
     """Make the frames and masks of a composite, as a pure function of the settings, its number and the videos."""
-    margin_px = round(config.side_px * _MARGIN)
-    clips = ClipConfig(
-        frames=config.frames,
-        gap_seconds=(config.gap_seconds, config.gap_seconds),
-        short_side_px=margin_px,
-        crop_px=margin_px,
-        flip=False,
-    )
-    long_enough = usable(entries, clips)
-    if len(long_enough) < 3:
-        raise SettingsError(
-            f"{len(long_enough)} videos in {videos} have {config.frames} frames and motion", remedy="give more footage"
-        )
     rng = np.random.default_rng([config.seed, number])
-    reader = ClipReader(FolderFootage(videos), long_enough, clips, seed=config.seed)
-    background, source, front = (
-        reader.read(0, int(position), rng).frames for position in rng.choice(len(long_enough), size=3, replace=False)
-    )
+    clips = square_clips(config.frames, config.gap_seconds, round(config.side_px * config.footage))
+    background, source, front = draw_clips(videos, entries, clips, rng, count=3, seed=config.seed)
     if number % 4 == 3:
         source = background[:, :, ::-1].copy()
     return _compose(background, source, front, config, rng)
@@ -130,7 +117,7 @@ def _compose(
             # Positions within the exposure lie closer together than those of neighbouring frames.
             offset = (part - _EXPOSURES // 2) * config.exposure / _EXPOSURES
             at = min(max(moment + offset * _EXPOSURES, 0), moments - 1)
-            view = (points + torch.from_numpy(_at(camera, at)).float()) / _MARGIN
+            view = (points + torch.from_numpy(_at(camera, at)).float()) / config.footage
             pixels = _sample(images[0], view)
             for one, image in [*((twin, images[1]) for twin in behind), (body, images[1])]:
                 pixels, cover = _draw(pixels, one, image, points, at, config.side_px)

@@ -49,26 +49,33 @@ def make_composite(
     videos: Path, entries: Sequence[Entry], config: CompositesConfig, number: int
 ) -> tuple[Frames, ObjectMasks]:
     """Make the frames and masks of a composite, as a pure function of the settings, its number and the videos."""
-    clips = ClipConfig(
-        frames=config.frames,
-        gap_seconds=(config.gap_seconds, config.gap_seconds),
-        short_side_px=config.side_px,
-        crop_px=config.side_px,
-        flip=False,
-    )
-    long_enough = usable(entries, clips)
-    if len(long_enough) < 2:
-        raise SettingsError(
-            f"{len(long_enough)} videos in {videos} have {config.frames} frames and motion", remedy="give more footage"
-        )
     rng = np.random.default_rng([config.seed, number])
-    reader = ClipReader(FolderFootage(videos), long_enough, clips, seed=config.seed)
-    background, source = (
-        reader.read(0, int(position), rng).frames for position in rng.choice(len(long_enough), size=2, replace=False)
-    )
+    clips = square_clips(config.frames, config.gap_seconds, config.side_px)
+    background, source = draw_clips(videos, entries, clips, rng, count=2, seed=config.seed)
     if number % 2:
         source = background[:, :, ::-1].copy()
     return _compose(background, source, config, rng)
+
+
+def square_clips(frames: int, gap_seconds: float, side_px: int) -> ClipConfig:
+    """Return the settings of clips that show a square as large as the image, resized to `side_px`."""
+    return ClipConfig(
+        frames=frames, gap_seconds=(gap_seconds, gap_seconds), short_side_px=side_px, crop_px=side_px, flip=False
+    )
+
+
+def draw_clips(
+    videos: Path, entries: Sequence[Entry], clips: ClipConfig, rng: np.random.Generator, *, count: int, seed: int
+) -> list[Frames]:
+    """Draw clips of different videos at random."""
+    long_enough = usable(entries, clips)
+    if len(long_enough) < count:
+        raise SettingsError(
+            f"{len(long_enough)} videos in {videos} have {clips.frames} frames and motion", remedy="give more footage"
+        )
+    reader = ClipReader(FolderFootage(videos), long_enough, clips, seed=seed)
+    positions = rng.choice(len(long_enough), size=count, replace=False)
+    return [reader.read(0, int(position), rng).frames for position in positions]
 
 
 def _compose(
