@@ -72,7 +72,7 @@ class PropagateConfig:
                 raise SettingsError(f"{name} is {value}", remedy=f"set {name} to {most} at most")
         if self.enlarge < 1:
             raise SettingsError(
-                f"enlarge is {self.enlarge}", remedy="set it to 1 or more; image_size_px makes it smaller"
+                f"enlarge is {self.enlarge}", remedy="set it to 1 or more; image_size_px makes images smaller"
             )
         if self.temperature < _MIN_TEMPERATURE:
             raise SettingsError(f"temperature is {self.temperature}", remedy=f"set it to {_MIN_TEMPERATURE} or more")
