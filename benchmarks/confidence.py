@@ -1,12 +1,12 @@
 """Evaluate confidence: it is fitted on composites, without human labels, and tested against DAVIS-2016 val.
 
-    python benchmarks/confidence.py DATA --work DIR --composites DIR [--encoder NAME] [--preset NAME] [--fit]
+    python benchmarks/confidence.py DATA --work DIR [--encoder NAME] [--preset NAME] [--fit VIDEOS]
 
 Labels are propagated from the first frame of every sequence, and each frame's signals are stored with its true
 overlap: confidence_PRESET.csv. Metrics and curves: confidence_PRESET.json. With --fit the weights of
-presets/confidence.toml are fitted instead, on the composites that benchmarks/recipes.py makes of held-out training
-footage. The fit includes labels that are wrong although they match well: labels that stay in their first position, and
-labels of the mirrored object.
+presets/confidence.toml are fitted instead, on articulated composites of VIDEOS, footage that the encoder was not
+trained on. The fit includes labels that are wrong although they match well: labels that stay in their first position,
+and labels of the mirrored object.
 """
 
 import argparse
@@ -30,9 +30,10 @@ from record import RESULTS, write_record
 from timecycle.confidence.fusion import Confidence, ConfidenceConfig, WeightSet, fitted_weights, fuse
 from timecycle.confidence.signals import SIGNALS
 from timecycle.config import propagate_config
+from timecycle.data.augment.articulated import ArticulatedConfig
 from timecycle.evaluation.benchmark import Benchmark, Clip
 from timecycle.evaluation.metrics.masks import jaccard
-from timecycle.evaluation.protocols.composites import find_composites
+from timecycle.evaluation.protocols.composites import find_composites, make_composites
 from timecycle.evaluation.protocols.davis import find_davis
 from timecycle.files import make_folder
 from timecycle.labels import Labels, Masks
@@ -46,9 +47,10 @@ Failure = Literal["static", "mirrored"]
 FAILURES: tuple[Failure, ...] = get_args(Failure)
 # Signals from comparisons with other frames, and signals of the votes, their history and the object's shape.
 SUPPORT_SIGNALS = tuple(name for name in SIGNALS if name.startswith(("past_", "annotation_")) or name == "appearance")
-REGION_SIGNALS = ("margin", "certainty", "mean_margin", "min_margin", "recency", "size", "interior")
+REGION_SIGNALS = ("margin", "certainty", "mean_margin", "min_margin", "recency", "size", "edges", "interior")
 BAD = 0.5  # a frame with a lower overlap needs a correction
 _POINTS = 50  # of a curve
+_SEED = 8  # of the composites: not those on which settings are chosen
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,15 +74,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--work", type=Path, required=True, help="folder of intermediate tables")
-    parser.add_argument("--composites", type=Path, help="folder of composites, needed with --fit")
     parser.add_argument("--encoder", default=DEFAULT_ENCODER)
     parser.add_argument("--preset", default="default")
     parser.add_argument("--names", nargs="*", default=[], help="only these sequences; writes no result")
-    parser.add_argument("--fit", action="store_true", help="fit the weights and print them")
+    parser.add_argument("--fit", type=Path, metavar="VIDEOS", help="fit the weights on footage, and print them")
     chosen = parser.parse_args()
     encoder, config = load_encoder(chosen.encoder), propagate_config(chosen.preset)
     if chosen.fit:
-        composites, work = find_composites(chosen.composites), make_folder(chosen.work)
+        work = make_folder(chosen.work)
+        composites = find_composites(make_composites(chosen.fit, work / "composites", ArticulatedConfig(seed=_SEED)))
         propagated = collect_propagated(composites, encoder, config, work / "composites.csv")
         wrong = {
             failure: collect_wrong(composites, encoder, config, work / f"{failure}.csv", failure=failure)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bundle import save_changed
+from inference import plain_at_240
 from recipes import held_out_composites
 from record import write_record
-from timecycle.config import propagate_config
 from timecycle.evaluation.evaluate import evaluate
 from timecycle.evaluation.methods.registry import load_method
 from timecycle.evaluation.protocols.composites import find_composites
@@ -72,7 +72,7 @@ def main() -> int:
             continue
         path = make_folder(chosen.work / "descriptors") / f"{name}.safetensors"
         save_changed(chosen.weights, descriptor.encoder, path)
-        config = propagate_config("fast", descriptor.settings)
+        config = plain_at_240(descriptor.settings)
         folder = chosen.work / "predictions" / f"descriptor_{name}"
         report = evaluate(benchmark, load_method(str(path)), config, folder)
         write_record(

@@ -42,7 +42,7 @@ SCENES: dict[str, dict[str, Any]] = {
 # What each step changes in plain inference.
 STEPS: dict[str, tuple[str, ...]] = {
     "sharpening": ("sharpening=3",),
-    "older frames": ("older_frames=7",),
+    "older frames": ("older_frames=3",),
     "target model": ("target_weight=0.5",),
     "guided filter": ("guided_filter=true",),
 }

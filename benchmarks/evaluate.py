@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import get_args
 
 from engine import ALL, STEPS, SUBCELLS, without
+from inference import AT_240
 from record import RESULTS
 from timecycle.config import propagate_config
 from timecycle.evaluation.benchmark import Benchmark
@@ -39,9 +40,8 @@ _COMPARED = (DEFAULT_ENCODER, "identity", "dis-flow", "rgb", "random-resnet18", 
 # Evaluations whose worst sequences docs/results.md and docs/model.md show.
 SHOWN = {
     "davis2016_480p_vgg16": "davis2016_480p_worst.png",
-    f"davis2016_480p_{DEFAULT_ENCODER.replace('-', '_')}": "model_worst.png",
+    f"davis2016_480p_default_{DEFAULT_ENCODER.replace('-', '_')}": "model_worst.png",
 }
-_AT_240 = ("image_size_px=240", "window_px=48", "anchor_window_px=48")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Evaluation:
     name: str
     find: Callable[[Path], Benchmark]
     encoder: str
-    preset: str = "fast"
+    preset: str = "plain"
     settings: tuple[str, ...] = ()
     precision: Precision = "fp32"
     is_subset: bool = False  # of another evaluation's clips, whose predictions can be reused
@@ -69,8 +69,12 @@ def evaluations() -> Iterator[Evaluation]:
         "efficientnet-lite0-s16",
         "vgg16",
     )
+    small = partial(Evaluation, settings=AT_240)
     for encoder in (*controls, "random-resnet18", "random-resnet18@1", "random-resnet18@2"):
-        yield Evaluation(name=f"davis2016_240p_{_file(encoder)}", find=_davis(), encoder=encoder)
+        yield small(name=f"davis2016_240p_{_file(encoder)}", find=_davis(), encoder=encoder)
+    yield Evaluation(
+        name=f"davis2016_240p_fast_{_file(DEFAULT_ENCODER)}", find=_davis(), encoder=DEFAULT_ENCODER, preset="fast"
+    )
     # All but the first reuse the predictions of the whole set.
     for encoder in (
         "random-resnet50",
@@ -82,11 +86,9 @@ def evaluations() -> Iterator[Evaluation]:
         "sift",
         "efficientnet-lite0-s8",
     ):
-        yield Evaluation(
-            name=f"davis2016_eight_240p_{_file(encoder)}", find=_davis(*EIGHT), encoder=encoder, is_subset=True
-        )
+        yield small(name=f"davis2016_eight_240p_{_file(encoder)}", find=_davis(*EIGHT), encoder=encoder, is_subset=True)
     for precision in get_args(Precision):
-        yield Evaluation(
+        yield small(
             name=f"davis2016_eight_240p_vgg16_{precision}",
             find=_davis(*EIGHT),
             encoder="vgg16",
@@ -95,22 +97,38 @@ def evaluations() -> Iterator[Evaluation]:
         )
     yield from _ablations()
     for encoder in _COMPARED:
-        yield Evaluation(name=f"badja_240p_{_file(encoder)}", find=_badja, encoder=encoder)
-        yield Evaluation(name=f"jhmdb_sample_{_file(encoder)}", find=_jhmdb, encoder=encoder, preset="default")
+        yield small(name=f"badja_240p_{_file(encoder)}", find=_badja, encoder=encoder)
+        yield Evaluation(name=f"jhmdb_sample_{_file(encoder)}", find=_jhmdb, encoder=encoder)
     for encoder in (DEFAULT_ENCODER, "identity", "dis-flow", "rgb", "efficientnet-lite0-s8", "vgg16"):
-        yield Evaluation(name=f"reconstruction_240p_{_file(encoder)}", find=_reconstruction, encoder=encoder)
+        yield small(name=f"reconstruction_240p_{_file(encoder)}", find=_reconstruction, encoder=encoder)
+    # In fp32 VGG-16 takes as long as all the others together; davis2016_eight_240p shows what bf16 changes.
     for encoder in _COMPARED:
         yield Evaluation(
             name=f"davis2016_480p_{_file(encoder)}",
             find=_davis(),
             encoder=encoder,
-            preset="default",
-            # In fp32 it takes as long as all the others together; davis2016_eight_240p shows what bf16 changes.
             precision="bf16" if encoder == "vgg16" else "fp32",
         )
-    # All steps of docs/decisions/engine.md, then each of them removed, then subcells added.
+    yield Evaluation(
+        name=f"davis2016_480p_20_past_{_file(DEFAULT_ENCODER)}",
+        find=_davis(),
+        encoder=DEFAULT_ENCODER,
+        settings=("past_frames=20", "neighbours=5"),
+    )
+    for encoder in (DEFAULT_ENCODER, "rgb", "efficientnet-lite0-s8", "vgg16"):
+        yield Evaluation(
+            name=f"davis2016_480p_default_{_file(encoder)}",
+            find=_davis(),
+            encoder=encoder,
+            preset="default",
+            precision="bf16" if encoder == "vgg16" else "fp32",
+        )
+    yield Evaluation(
+        name=f"davis2016_720p_best_{_file(DEFAULT_ENCODER)}", find=_davis(), encoder=DEFAULT_ENCODER, preset="best"
+    )
+    # Of all steps of docs/decisions/engine.md, each removed, then subcells added.
     ablated = {_file(f"without {name}"): without(name) for name in STEPS}
-    for suffix, settings in {"all": ALL, **ablated, "and_subcells": (*ALL, *SUBCELLS)}.items():
+    for suffix, settings in {**ablated, "and_subcells": (*ALL, *SUBCELLS)}.items():
         yield Evaluation(
             name=f"steps_480p_{suffix}_{_file(DEFAULT_ENCODER)}",
             find=_davis(),
@@ -118,15 +136,10 @@ def evaluations() -> Iterator[Evaluation]:
             preset="plain",
             settings=settings,
         )
-    # With more references and fewer neighbours. VGG-16 is too slow for that at 480p on two cores.
-    best = partial(Evaluation, find=_davis(), preset="best")
-    yield best(name=f"davis2016_480p_best_{_file(DEFAULT_ENCODER)}", encoder=DEFAULT_ENCODER)
-    for encoder in (DEFAULT_ENCODER, "vgg16"):
-        yield best(name=f"davis2016_240p_best_{_file(encoder)}", encoder=encoder, settings=_AT_240)
 
 
 def _ablations() -> Iterator[Evaluation]:
-    """Yield ablations, each of one setting of the preset `fast`."""
+    """Yield ablations, each of one setting of plain inference at 240p."""
     changes: dict[str, dict[str, tuple[str, ...]]] = {
         "neighbours": {str(k): (f"neighbours={k}",) for k in (1, 5, 10, 20)},
         "references": {str(k): (f"past_frames={k}",) for k in (1, 3, 7, 20)},
@@ -145,7 +158,7 @@ def _ablations() -> Iterator[Evaluation]:
                 name=f"ablation_{setting}_{value}",
                 find=_davis(*EIGHT),
                 encoder=ABLATED,
-                settings=settings,
+                settings=(*AT_240, *settings),
                 is_subset=True,
             )
 

@@ -51,7 +51,15 @@ def score_labels(
         history = estimator.history_after(index, label_map, history)
         signals = None
         if not estimator.is_fully_annotated(index):
-            signals = memory_signals(estimator, frame, label_map, memory=memory, history=history, config=config)
+            signals = memory_signals(
+                estimator,
+                frame,
+                label_map,
+                memory=memory,
+                history=history,
+                config=config,
+                image=encoded.frame.image,
+            )
         memory.add(frame)
         confidence = estimator.confidence(index, signals, grid, known=known)
         if confidence is not None:

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evaluate import EIGHT
+from inference import plain_at_240
 from record import RESULTS, write_record
-from timecycle.config import build, propagate_config, train_config
+from timecycle.config import build, train_config
 from timecycle.evaluation.evaluate import evaluate
 from timecycle.evaluation.methods.registry import load_method
 from timecycle.evaluation.protocols.davis import find_davis
@@ -271,7 +272,7 @@ def score(run: Run, weights: Path, data: Path, work: Path) -> Report:
     """Evaluate the run's weights on its sequences at 240 pixels."""
     benchmark = find_davis(data / "davis2016", names=run.sequences)
     folder = work / "predictions" / run.name
-    report = evaluate(benchmark, load_method(str(weights)), propagate_config("fast"), folder)
+    report = evaluate(benchmark, load_method(str(weights)), plain_at_240(), folder)
     shutil.copyfile(folder / REPORT, RESULTS / f"learned_{run.name}.json")
     if run.name in SHOWN:
         write_pictures(report, folder, clips=benchmark.clips)

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from bundle import save_changed
+from inference import plain_at_240
 from learn import SHORT
 from record import RESULTS, write_record
 from timecycle.concurrency import usable_cores
-from timecycle.config import build, propagate_config, train_config
+from timecycle.config import build, train_config
 from timecycle.data.corpus.index import make_index
 from timecycle.data.corpus.order import split
 from timecycle.evaluation.evaluate import evaluate
@@ -145,7 +146,7 @@ def score(
     name: str, encoder: str, footage: Path, work: Path, settings: Mapping[str, Any] | None = None
 ) -> dict[str, float]:
     """Evaluate an encoder on the composites and write the record."""
-    benchmark, config = find_composites(footage), propagate_config("fast")
+    benchmark, config = find_composites(footage), plain_at_240()
     report = evaluate(benchmark, load_method(encoder), config, work / "predictions" / name)
     scores = dict(report.scores)
     card = read_card(Path(encoder)) if encoder.endswith(".safetensors") else None

@@ -1,12 +1,14 @@
 """Markdown tables of reports and of published results, with scores in percent."""
 
+import dataclasses
 import re
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from published import PublishedRow
+from timecycle.config import propagate_config
 from timecycle.errors import SettingsError
 from timecycle.evaluation.reporting.report import Report
 from timecycle.evaluation.reporting.scores import Row, in_print, lower_is_better, merge_seeds, score_name
@@ -59,16 +61,41 @@ def _plain(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def inference_name(config: Mapping[str, Any]) -> str:
+    """Return the preset of a report's settings; of similar ones, the nearest apart from sizes, and what differs.
+
+    Settings that a report does not know did not exist when it was written: they are those of `plain`.
+    """
+    given = dataclasses.asdict(propagate_config("plain")) | dict(config)
+    presets = {name: dataclasses.asdict(propagate_config(name)) for name in _INFERENCES}
+    if given in presets.values():
+        return next(name for name, settings in presets.items() if settings == given)
+    differences = {
+        name: [
+            f"{setting}={_plain(value)}"
+            for setting, value in given.items()
+            if setting not in _SIZES and value != settings[setting]
+        ]
+        for name, settings in presets.items()
+    }
+    nearest = min(differences, key=lambda name: len(differences[name]))
+    return ", ".join([nearest, *differences[nearest]])
+
+
+_INFERENCES = ("plain", "default", "fast", "best")
+_SIZES = ("image_size_px", "enlarge", "window_px", "anchor_window_px")  # they have columns of their own
+
+
 SECONDS_PER_FRAME = Column("s / frame", _seconds_cell)
 IMAGE_SIZE = Column("image px", lambda row: _used(row, "image_size_px", lambda c: _plain(c["image_size_px"])))
-REFERENCES = Column("references", lambda row: _used(row, "past_frames", lambda c: f"{c['past_frames']} + 1"))
+INFERENCE = Column("inference", lambda row: _used(row, "past_frames", inference_name), is_number=False)
 WINDOW = Column("window px", lambda row: _used(row, "window_px", _window_cell))
 
 
 def davis_table(reports: Sequence[Report]) -> str:
     """Make a table of DAVIS scores, best first, with cost and settings."""
     scores = [score_column(name) for name in ("JF", "J", "F", "J_recall", "J_decay")]
-    columns = [METHOD, *scores, SECONDS_PER_FRAME, IMAGE_SIZE, REFERENCES, WINDOW]
+    columns = [METHOD, *scores, SECONDS_PER_FRAME, INFERENCE, IMAGE_SIZE, WINDOW]
     return score_table(reports, columns, order_by="JF")
 
 

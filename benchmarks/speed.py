@@ -37,6 +37,7 @@ from timecycle.config import propagate_config
 from timecycle.kernel.library import KERNEL_VARIABLE, find_kernel
 from timecycle.model.encoder import FeatureMap
 from timecycle.model.inference import Precision, ResNetEncoder
+from timecycle.model.registry import DEFAULT_ENCODER
 from timecycle.propagation.frame_encoder import resize
 from timecycle.synthetic import tiled_mask
 from timecycle.video import Size, Video, VideoWriter
@@ -81,7 +82,7 @@ def whole(
     scene: Scene, config: PropagateConfig, masks: Masks | None = None, confidence: ConfidenceConfig | None = None
 ) -> float:
     """Return the seconds per frame from decoded frames to labels, once the memory bank is full."""
-    first, last = config.past_frames + 1, len(scene.frames) - _PREFETCHED
+    first, last = full_at(config), len(scene.frames) - _PREFETCHED
     began = 0.0
     labels = {0: masks or scene.masks}
     for labelled in propagate(scene.video, labels, encoder=scene.encoder, config=config, confidence=confidence):
@@ -92,10 +93,15 @@ def whole(
     return (time.perf_counter() - began) / (last - first)
 
 
+def full_at(config: PropagateConfig) -> int:
+    """Return the first frame with a full memory bank."""
+    return config.past_frames + config.older_frames * config.older_interval + 1
+
+
 def stepwise(scene: Scene, config: PropagateConfig) -> float:
     """Return the seconds per frame where the next frame is not available yet, as with a camera."""
     propagator = Propagator(scene.encoder, config)
-    began, first = 0.0, config.past_frames + 1
+    began, first = 0.0, full_at(config)
     for t, image in enumerate(scene.frames):
         if t == first:
             began = time.perf_counter()
@@ -130,11 +136,12 @@ def prepared_frames(scene: Scene, config: PropagateConfig, count: int = 10) -> l
 def measure_whole(scene: Scene, encoder: str, rounds: int) -> dict[str, Any]:
     """Measure the whole way from frames to labels, relative to the bare fp32 encoder."""
     config = PropagateConfig()
-    some, few = (replace(scene, frames=scene.frames[: config.past_frames + count + _PREFETCHED]) for count in (16, 6))
+    some, few = (replace(scene, frames=scene.frames[: full_at(config) + count + _PREFETCHED]) for count in (16, 6))
     anywhere = PropagateConfig(window_px=None, anchor_window_px=None)
     timed: dict[str, Seconds] = {
         "whole_over_bare_fp32": partial(whole, some, config),
-        "whole_20_over_bare_fp32": partial(whole, scene, PropagateConfig(past_frames=20)),
+        "plain_over_bare_fp32": partial(whole, some, propagate_config("plain")),
+        "best_over_bare_fp32": partial(whole, few, propagate_config("best")),
         "stepwise_over_bare_fp32": partial(stepwise, some, config),
         "without_kernel_over_bare_fp32": partial(_without_kernel, partial(whole, few, config)),
         "global_over_bare_fp32": partial(whole, few, anywhere),
@@ -230,7 +237,7 @@ def measure_growth(scene: Scene, rounds: int) -> dict[str, Any]:
     """Measure the time over pixels, references and objects, relative to the bare encoder at 480 pixels."""
     height, width = scene.frames[0].shape[:2]
     sizes = {px: PropagateConfig(image_size_px=px) for px in (120, 240, 360, 480)}
-    references = {past + 1: PropagateConfig(past_frames=past) for past in (1, 3, 7, 20)}
+    references = {past + 1: PropagateConfig(past_frames=past, older_frames=0) for past in (1, 3, 7, 20)}
     objects = {count: Masks(tiled_mask(height, width, count)) for count in (1, 10, 100)}
     timed: dict[str, Seconds] = {
         **{f"pixels_{px}": partial(whole, scene, config) for px, config in sizes.items()},
@@ -282,7 +289,7 @@ def _peak_rss_mib(command: Sequence[str]) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, help="the folder with davis2016/")
-    parser.add_argument("--encoder", default="random-resnet18")
+    parser.add_argument("--encoder", default=DEFAULT_ENCODER)
     parser.add_argument("--only", nargs="*", default=[], metavar="PART", help="only these parts")
     parser.add_argument("--rounds", type=int, default=5)
     chosen = parser.parse_args()
@@ -307,7 +314,7 @@ def main() -> int:
 
 
 # Enough frames to fill the memory bank; few where a frame takes long.
-_FRAMES = {"whole": 40, "agreement": 20, "command": 60, "fast": 90, "threads": 30, "growth": 34, "confidence": 40}
+_FRAMES = {"whole": 70, "agreement": 20, "command": 60, "fast": 90, "threads": 60, "growth": 60, "confidence": 70}
 
 
 def _parts(encoder: str, rounds: int) -> dict[str, Callable[[Scene], dict[str, Any]]]:

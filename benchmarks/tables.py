@@ -45,6 +45,7 @@ from score_tables import (
     WINDOW,
     Column,
     davis_table,
+    inference_name,
     markdown,
     provenance,
     published_table,
@@ -52,7 +53,6 @@ from score_tables import (
     score_table,
     setting_column,
 )
-from timecycle.config import propagate_config
 from timecycle.errors import SettingsError, TimecycleError
 from timecycle.evaluation.reporting.compare import compare, paired_bootstrap
 from timecycle.evaluation.reporting.figure import save_small
@@ -205,10 +205,17 @@ def _davis_reports(results: Results, size_px: int, *, eight: bool = False) -> li
     return _named(results, f"{prefix}_{size_px}p_", **expected)
 
 
+def _davis_large(results: Results) -> str:
+    """Make the table of DAVIS-2016 val at 480p; `best` enlarges its images."""
+    reports = _davis_reports(results, 480)
+    if any(result.name.startswith("davis2016_720p_") for result in results.reports):
+        reports += _davis_reports(results, 720)
+    return _with_provenance(davis_table(reports), reports)
+
+
 def _in_common_settings(results: Results) -> dict[str, Report]:
-    """Return the reports on all of DAVIS-2016 val at 480p by encoder, without those of the preset `best`."""
-    past = propagate_config("default").past_frames
-    return {r.encoder: r for r in _davis_reports(results, 480) if r.config["past_frames"] == past}
+    """Return the reports on all of DAVIS-2016 val at 480p with plain inference, by encoder."""
+    return {r.encoder: r for r in _davis_reports(results, 480) if inference_name(r.config) == "plain"}
 
 
 def _headline(results: Results) -> str:
@@ -245,6 +252,29 @@ def _headline(results: Results) -> str:
         )
     heads = ["encoder", "DAVIS J&F", "ours minus it", "95 % interval", "ours better on", *others]
     return _with_provenance(markdown(heads, rows, right=tuple(range(1, len(heads)))), [ours])
+
+
+def _steps(results: Results) -> str:
+    """Compare `default` with itself without single steps, with `best`, and with plain inference of some encoders."""
+    prefix, suffix = "steps_480p_without_", f"_{DEFAULT_ENCODER.replace('-', '_')}"
+    whole = _named(results, f"davis2016_480p_default{suffix}")[0]
+    compared = {
+        f"`default` without {name.removeprefix(prefix).removesuffix(suffix).replace('_', ' ')}": report
+        for name, report in ((result.name, result.report) for result in results.reports)
+        if name.startswith(prefix)
+    }
+    plain = _in_common_settings(results)
+    compared |= {f"`plain`, {method_name(name)}": plain[name] for name in _ENCODERS if name in plain}
+    if any(result.name.startswith("davis2016_720p_best") for result in results.reports):
+        compared["`best`"] = _named(results, f"davis2016_720p_best{suffix}")[0]
+    rows = [["`default`", f"{100 * whole.scores['JF']:.1f}", "-", "-", "-"]]
+    for name, report in sorted(compared.items(), key=lambda item: -item[1].scores["JF"]):
+        by = compare(report, whole).differences[0]
+        interval = f"{100 * by.low:+.1f} to {100 * by.high:+.1f}"
+        better = f"{by.better} of {by.sequences}"
+        rows.append([name, f"{100 * report.scores['JF']:.1f}", f"{100 * by.difference:+.1f}", interval, better])
+    heads = ["inference, encoder", "DAVIS J&F", "`default` minus it", "95 % interval", "`default` better on"]
+    return _with_provenance(markdown(heads, rows, right=tuple(range(1, len(heads)))), [whole, *compared.values()])
 
 
 def _scores(results: Results, *, prefix: str, benchmark: str, beside: Sequence[str] = ()) -> str:
@@ -352,12 +382,13 @@ def _step_cost(results: Results) -> str:
 
 # Of benchmarks/speed.py: the part, the ratio, and its description.
 _SPEED = (
-    ("whole", "whole_over_bare_fp32", "frames to labels, 7 + 1 references, window 96 px"),
-    ("whole", "whole_20_over_bare_fp32", "20 + 1 references, all windowed"),
-    ("whole", "stepwise_over_bare_fp32", "7 + 1, frame by frame without prefetching (a camera)"),
-    ("whole", "global_over_bare_fp32", "7 + 1, no window"),
-    ("whole", "without_kernel_over_bare_fp32", "7 + 1, without the kernel"),
-    ("whole", "whole_bf16_over_bare_bf16", "7 + 1, propagation and bare encoder in bf16"),
+    ("whole", "whole_over_bare_fp32", "preset `default`: frames to labels"),
+    ("whole", "plain_over_bare_fp32", "preset `plain`"),
+    ("whole", "best_over_bare_fp32", "preset `best`"),
+    ("whole", "stepwise_over_bare_fp32", "`default`, frame by frame without prefetching (a camera)"),
+    ("whole", "global_over_bare_fp32", "`default`, no window"),
+    ("whole", "without_kernel_over_bare_fp32", "`default`, without the kernel"),
+    ("whole", "whole_bf16_over_bare_bf16", "`default`, propagation and bare encoder in bf16"),
     ("command", "command_over_bare_fp32", "`timecycle propagate`: mp4 to labels, tables, overlay video, contact sheet"),
     ("fast", "fast_over_bare_fp32", "preset `fast`, relative to the bare encoder at 240p"),
 )
@@ -375,8 +406,8 @@ def _speed(results: Results) -> str:
     table = markdown(["run", "time / bare encoder", "range"], rows, right=(1, 2))
     same, threads = (_record(results, f"speed_{part}")["measured"] for part in ("agreement", "threads"))
     settings, fast = parts["whole"]["settings"], measured["fast"]
-    text = f"""Median and range over the rounds; {settings["sequence"]} at {settings["size"]}, ResNet-18 with trained
-weights ({settings["weights_sha256"][:12]}), kernel {settings["kernel"]}. The peak memory of the command is
+    text = f"""Median and range over the rounds; {settings["sequence"]} at {settings["size"]}, {settings["encoder"]}
+({settings["weights_sha256"][:12]}), kernel {settings["kernel"]}. The peak memory of the command is
 {measured["command"]["peak_rss_mib"]:,.0f} MiB. Preset `fast` labels {fast["frames_per_second"]:.1f} frames per second,
 the bare encoder encodes {1 / fast["seconds_bare"]:.1f}. {threads["threads"]} threads are
 {threads["ratios"]["one_thread_over_all"]:.2f} times as fast as one. Labels equal those of float64 matching in
@@ -779,11 +810,13 @@ _ABLATIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "weighting": (("weighting",), "weighting"),
 }
 
+_ENCODERS = (DEFAULT_ENCODER, "vgg16", "efficientnet-lite0-s8", "rgb")
 _CONTROLS = ("vgg16_fp32", "rgb", "efficientnet_lite0_s8", "sift", "dis_flow", "random_resnet18", "identity")
 
 TABLES: Mapping[str, Callable[[Results], str]] = {
-    "davis2016_480p": partial(_davis, size_px=480),
+    "davis2016_480p": _davis_large,
     "headline": _headline,
+    "steps_480p": _steps,
     "davis2016_240p": partial(_davis, size_px=240),
     "davis2016_eight_240p": partial(_davis, size_px=240, eight=True),
     **{f"ablation_{what}": partial(_ablation, what=what) for what in _ABLATIONS},

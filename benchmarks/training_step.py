@@ -19,6 +19,7 @@ from torch import Tensor
 
 from record import write_record
 from timecycle.config import train_config
+from timecycle.device import CPU
 from timecycle.model.resnet import grid_of, random_resnet
 from timecycle.pose import cell_centres
 from timecycle.training.corpus import VideoSource, index_videos
@@ -48,7 +49,7 @@ def main() -> None:
     print(pace, flush=True)
     write_record(
         "training_step",
-        settings={"rounds": chosen.rounds, "frames": 4, "precision": pick_precision("auto")},
+        settings={"rounds": chosen.rounds, "frames": 4, "precision": pick_precision("auto", CPU)},
         measured={"ratios": ratios, "seconds": measured, "pace": pace},
         seconds=time.monotonic() - started,
     )
@@ -94,8 +95,8 @@ def measure(config: TrainConfig, *, rounds: int) -> dict[str, float]:
 
     def forward_and_backward() -> None:
         bare.zero_grad(set_to_none=True)
-        bf16 = pick_precision(config.precision) == "bf16"
-        features = [encode(bare, group, bf16=bf16) for group in _grouped_by_size(images)]
+        precision = pick_precision(config.precision, CPU)
+        features = [encode(bare.learned, group, precision) for group in _grouped_by_size(images)]
         torch.cat([one.flatten() for one in features]).square().mean().backward()  # type: ignore[no-untyped-call]
 
     seconds = interleaved([step, forward_and_backward], rounds=rounds)
@@ -124,7 +125,12 @@ def make_batch(config: TrainConfig) -> Batch:
     b, n, side = config.batch, config.clips.frames, config.clips.crop_px
     if config.objective == "cycles":
         p = config.patches.patch_px
-        return {"frames": noise(b, n, side, side, 3), "patch": noise(b, p, p, 3), "theta": torch.zeros(b, 3)}
+        return {
+            "frames": noise(b, n, side, side, 3),
+            "patch": noise(b, p, p, 3),
+            "theta": torch.zeros(b, 3),
+            "seed": torch.arange(b),
+        }
     out, back = (noise(b, n, config.view_px, config.view_px, 3) for _ in range(2))
     places = (cell_centres(grid_of(config.view_px)) + 0.1).expand(b, -1, -1)
     return {
@@ -132,6 +138,7 @@ def make_batch(config: TrainConfig) -> Batch:
         "backward": back,
         "targets": places,
         "visible": torch.ones(places.shape[:2], dtype=torch.bool),
+        "seed": torch.arange(b),
     }
 
 

@@ -83,6 +83,17 @@ def test_damaged_video_is_refused_unless_allowed(data, tmp_path, capsys):
     assert main(["correct", str(folder), f"12={first}"]) == 0
 
 
+def test_a_run_of_a_missing_device_is_corrected_on_another(inputs, tmp_path, capsys):
+    folder = tmp_path / "out"
+    assert main(["propagate", str(inputs / "clip.mp4"), str(inputs / "first.png"), "-o", str(folder)]) == 0
+    record = json.loads((folder / "run.json").read_text())
+    record["origin"]["device"] = "mps"
+    (folder / "run.json").write_text(json.dumps(record))
+    words = ["correct", str(folder), f"4={inputs / 'late.png'}"]
+    assert "torch finds no device 'mps' on this machine" in refused(capsys, *words)
+    assert main([*words, "--device", "cpu"]) == 0
+
+
 def test_box_and_stripes_need_no_mask(inputs, tmp_path):
     words = ["propagate", str(inputs / "clip.mp4"), "--box", "10,10,40,40", "--box-as-is"]
     assert main([*words, "-o", str(tmp_path / "box")]) == 0

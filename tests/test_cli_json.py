@@ -19,6 +19,7 @@ from made_videos import make_video
 from test_cli_page import commands, table
 from timecycle.cli import main
 from timecycle.data.augment.composites import CompositesConfig
+from timecycle.labels import Masks
 from timecycle.model.resnet import ResNetConfig, random_resnet
 from trees import davis_tree
 
@@ -31,7 +32,7 @@ SUCCEEDS = {
     "propagate": f"propagate clip.mp4 first.png -o new {RGB}",
     "check": "check out",
     "correct": "correct out 3=late.png",
-    "audit": f"audit out {RGB}",
+    "audit": f"audit clip.mp4 wrong {RGB}",
     "tune": "tune clip.mp4 first.png --encoders rgb --presets fast --frames 2",
     "frames": "frames clip.mp4 0 3 -o new",
     "flow": f"flow clip.mp4@0 clip.mp4@2 -o new {RGB}",
@@ -85,6 +86,9 @@ def inputs(tmp_path_factory):
     write_clip(folder / "clip.mp4", world)
     write_mask(folder / "first.png", world)
     write_mask(folder / "late.png", world, 3)
+    (folder / "wrong").mkdir()
+    for number in range(6):
+        Masks(world.mask(number)[:, :: -1 if number == 3 else 1]).write(folder / "wrong" / f"{number:05d}.png")
     for number in range(3):
         make_video(folder / "videos" / f"{number}.mp4", number)
     (folder / "videos.csv").write_text("video,labels\nclip.mp4,first.png\n")

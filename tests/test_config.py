@@ -30,6 +30,23 @@ def test_default_preset_equals_the_defaults():
     assert propagate_config() == propagate_config("default") == PropagateConfig()
 
 
+@pytest.mark.parametrize("name", ["paper", "timecycle2019", "crw2020", "dino2021", "vip", "plain"])
+def test_published_inference_has_no_steps_of_ours(name):
+    config = propagate_config(name)
+    assert (config.sharpening, config.older_frames, config.target_weight, config.subcells) == (1, 0, 0, 1)
+    assert config.guided_filter is False
+    assert config.enlarge == 1
+
+
+@pytest.mark.parametrize("name", ["fast", "best"])
+def test_fast_and_best_differ_from_default_in_sizes_only(name):
+    default, other = propagate_config("default"), propagate_config(name)
+    sizes = {"image_size_px", "enlarge", "window_px", "anchor_window_px"}
+    assert {f.name for f in fields(other) if getattr(other, f.name) != getattr(default, f.name)} <= sizes
+    # The window covers the same share of the image.
+    assert other.window_px / other.image_size_px == default.window_px / default.image_size_px
+
+
 def test_presets_of_the_paper_exist():
     assert {"default", "fast", "best", "paper", "timecycle2019"} <= set(preset_names("propagate"))
     paper = propagate_config("paper")
@@ -153,7 +170,7 @@ def test_pairs_are_written_with_commas_and_optional_brackets(pair):
         ("small", ["optimizer.beta1=1"], r"optimizer\.beta1 is 1"),
         ("small", ["optimizer.warmup_steps=-1"], r"optimizer\.warmup_steps is -1"),
         ("small", ["copy_paste.most=-1"], r"copy_paste\.most is -1"),
-        ("small", ["precision=fp16"], r"precision is 'fp16'; choose one of auto, fp32, bf16"),
+        ("small", ["precision=fp8"], r"precision is 'fp8'; choose one of auto, fp32, bf16, fp16"),
         (
             "small-cycles",
             ["cycles.inlier=0", "cycles.same_frame=0", "cycles.long=0", "cycles.skip=0"],

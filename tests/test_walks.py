@@ -98,16 +98,46 @@ def test_targets_are_where_the_map_between_views_puts_each_cell():
     assert best[4, 7] == (4 + 2) * 15 + (7 - 3)
 
 
-def test_dropout_depends_on_the_generator_alone():
+def generators(*seeds):
+    return [torch.Generator().manual_seed(seed) for seed in seeds]
+
+
+def test_dropout_depends_on_the_generators_alone():
     out, back, points = views()
 
-    def loss(seed):
+    def loss(*seeds):
         config = WalksConfig(dropout=0.3, temperature=0.05)
-        generator = torch.Generator().manual_seed(seed) if seed is not None else None
-        return walk_losses(out, back, points, grid=GRID, config=config, generator=generator).total.item()
+        return walk_losses(out, back, points, grid=GRID, config=config, generators=generators(*seeds)).total.item()
 
-    assert loss(1) == loss(1) != loss(2)
-    assert loss(None) < loss(1)
+    assert loss(1, 2, 3) == loss(1, 2, 3) != loss(1, 2, 4)
+    assert loss() < loss(1, 2, 3)
+
+
+def test_the_loss_of_a_batch_is_the_mean_of_its_clips():
+    """So it does not matter which process has which clips."""
+    out, back, points = views()
+    points = points + torch.tensor([0.0, 0.2, 0.5])[:, None, None]  # other cells are visible in every clip
+    objects = torch.randint(0, 3, (3, 225), generator=torch.Generator().manual_seed(0))
+    config = WalksConfig(dropout=0.3, temperature=0.05, pasted=0.5, motion=0.5)
+    change = torch.rand(3, 225, generator=torch.Generator().manual_seed(1))
+
+    def losses(clips, seeds):
+        pasted = PastedObjects(objects[clips], objects[clips].flip(1), count=4)
+        return walk_losses(
+            out[clips],
+            back[clips],
+            points[clips],
+            grid=GRID,
+            config=config,
+            pasted=pasted,
+            change=change[clips],
+            generators=generators(*seeds),
+        ).losses
+
+    whole = losses(slice(0, 3), (5, 6, 7))
+    single = [losses(slice(i, i + 1), (5 + i,)) for i in range(3)]
+    for name, loss in whole.items():
+        assert loss == pytest.approx(sum(one[name].item() for one in single) / 3, rel=1e-5), name
 
 
 def test_motion_weights_cells_by_how_much_they_change():
@@ -161,7 +191,9 @@ def test_hidden_cells_do_not_change_the_loss():
 
 def pasted_loss(walk, start, end) -> float:
     return float(
-        object_loss(torch.tensor(walk)[None], PastedObjects(torch.tensor(start)[None], torch.tensor(end)[None]))
+        object_loss(
+            torch.tensor(walk)[None], PastedObjects(torch.tensor(start)[None], torch.tensor(end)[None], count=4)
+        )
     )
 
 

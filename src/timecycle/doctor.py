@@ -9,9 +9,9 @@ import av
 import torch
 
 from timecycle.concurrency import supports_bf16, usable_cores
+from timecycle.device import pick_device
 from timecycle.errors import WeightsError
 from timecycle.kernel.library import find_kernel
-from timecycle.model.inference import pick_device
 from timecycle.model.registry import DEFAULT_ENCODER
 from timecycle.model.weights import find_bundled, verify_weights
 from timecycle.version import __version__

@@ -25,7 +25,7 @@ from timecycle.errors import LabelError, SettingsError
 from timecycle.grid import grid_over
 from timecycle.labels import Coordinates, Keypoints, Masks
 from timecycle.labels.label_map import LabelMap
-from timecycle.labels.space import remove_objects
+from timecycle.labels.space import remove_objects, sharpen
 from timecycle.matching.neighbours import Packing
 from timecycle.matching.window import Window
 from timecycle.model.encoder import FeatureMap
@@ -65,22 +65,30 @@ def cover(*corners: tuple[int, int], side: int = 5) -> torch.Tensor:
 
 
 def comparison(frame: torch.Tensor, extent: torch.Tensor) -> ComparisonFrame:
-    return ComparisonFrame(frame, extent.flatten(0, 1), Packing(), torch.ones(extent.shape[2], dtype=torch.bool))
+    objects = torch.ones(extent.shape[2], dtype=torch.bool)
+    return ComparisonFrame(frame, extent.flatten(0, 1), Packing(), Window(8.0, "disc"), objects)
 
 
 def estimated(
-    frame: torch.Tensor, extent: torch.Tensor, *, past: ComparisonFrame, annotated: ComparisonFrame
+    frame: torch.Tensor,
+    extent: torch.Tensor,
+    *,
+    past: ComparisonFrame,
+    annotated: ComparisonFrame,
+    seen: torch.Tensor | None = None,
 ) -> tuple[Signals, Confidence]:
+    """Estimate the confidence of labels on an image in which what is `seen`, by default the labels, is bright."""
     objects = extent.shape[2]
+    bright = (extent if seen is None else seen).amax(dim=2, keepdim=True).expand(-1, -1, 3)
     signals = compute_signals(
         frame,
         extent,
+        votes=extent,
         packing=Packing(),
         history=History.begin(objects).after(torch.ones(objects), None),
         past=past,
         annotated=[annotated],
-        window=Window(8.0, "disc"),
-        annotation_window=Window(8.0, "disc"),
+        colours=bright,
     )
     return signals, estimate(signals, tuple("abc"[:objects]), GRID, weight_set="region")
 
@@ -95,7 +103,7 @@ def test_frozen_labels_are_cycle_consistent_but_contradict_the_annotation():
     later = put(background, (object_, 4, 9))
     stuck, right = cover((4, 3)), cover((4, 9))
     annotation = comparison(first, stuck)
-    wrong_signals, wrong = estimated(later, stuck, past=comparison(later, stuck), annotated=annotation)
+    wrong_signals, wrong = estimated(later, stuck, past=comparison(later, stuck), annotated=annotation, seen=right)
     _, true = estimated(later, right, past=comparison(later, right), annotated=annotation)
     assert signal(wrong_signals, "past_cycle") == 1.0
     assert signal(wrong_signals, "past_overlap") == 1.0
@@ -428,7 +436,28 @@ def test_a_frame_is_compared_with_two_annotated_frames(index, asked):
         label_map,
         history=History.begin(1),
         past=None,
-        window=None,
         annotation_window=None,
     )
     assert encoded == asked
+
+
+@pytest.mark.parametrize("power", [1.5, 3.0])
+def test_margins_are_those_of_the_votes_whatever_sharpening_made_of_them(power):
+    annotation = Masks.of(np.eye(112, 160, dtype=np.uint16))
+    space = Masks.space([annotation])
+    rows, columns, _ = texture(0).shape
+    votes = torch.rand(rows, columns, 2, generator=torch.Generator().manual_seed(0)).softmax(dim=-1)
+
+    def signals_of(values, sharpening):
+        estimator = ConfidenceEstimator(
+            space=space, labels={2: annotation}, encode=lambda _: FeatureMap(texture(2), GRID), sharpening=sharpening
+        )
+        label_map = LabelMap(values, torch.ones(2, dtype=torch.bool), GRID)
+        history = estimator.history_after(5, label_map, None)
+        signals = estimator.signals(
+            5, FeatureMap(texture(5), GRID), Packing(), label_map, history=history, past=None, annotation_window=None
+        )
+        named = dict(zip(SIGNALS, signals.objects[0].tolist(), strict=True))
+        return [named[name] for name in ("margin", "certainty", "mean_margin", "min_margin")]
+
+    assert signals_of(sharpen(votes, power), power) == pytest.approx(signals_of(votes, 1.0), abs=1e-5)

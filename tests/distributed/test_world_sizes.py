@@ -5,15 +5,18 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from timecycle.training.record import read_journal
 
 PROGRAM = """
 import os, signal, sys
 from pathlib import Path
+import torch
 from timecycle.config import train_config
 from timecycle.training import trainer
 from timecycle.training.corpus import Examples
+from timecycle.training.step import State
 
 videos, folder, log, last, settings = sys.argv[1:6]
 make = Examples.__call__
@@ -24,6 +27,16 @@ def noted(self, epoch, position):
     return make(self, epoch, position)
 
 Examples.__call__ = noted
+advance = State.advance
+
+def with_gradients_saved(self, model, batches):
+    result = advance(self, model, batches)
+    if self.step == 1 and os.environ.get("RANK", "0") == "0":
+        gradients = {name: one.grad for name, one in self.learner.named_parameters() if one.grad is not None}
+        torch.save(gradients, Path(folder, "gradients.pt"))
+    return result
+
+State.advance = with_gradients_saved
 
 def show(progress):
     if progress.step == int(last):
@@ -63,6 +76,22 @@ def test_changing_world_sizes_visit_every_sample_once(videos, tiny, tmp_path):
     seen = [tuple(map(int, line.split())) for line in log.read_text().splitlines()]
     count = 1 + max(position for _, position in seen)
     assert sorted(epoch * count + position for epoch, position in seen) == list(range(6 * 2))
+
+
+@pytest.mark.slow  # starts three processes, each of which imports torch and trains
+@pytest.mark.parametrize("objective", ["walks", "cycles"])
+def test_one_process_and_two_have_the_same_gradient(videos, tiny, tmp_path, objective):
+    """With frozen statistics of batch norm and without negatives from other clips, a clip depends on no other."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    settings = (*tiny, f"objective={objective}", "steps=1", "precision=fp32", "workers=0", "batch=4", "accumulate=2")
+    settings += ("batch_statistics=frozen", "walks.dropout=0.2", "walks.negatives=0", "copy_paste.most=2")
+    for world_size in (1, 2):
+        run(world_size, program, videos, tmp_path / str(world_size), tmp_path / "log", 1, " ".join(settings))
+    one, two = (torch.load(tmp_path / str(world_size) / "gradients.pt") for world_size in (1, 2))
+    assert one.keys() == two.keys()
+    for name, gradient in one.items():
+        assert float((gradient - two[name]).norm()) < 1e-3 * float(gradient.norm()), name  # rounding: 4e-5
 
 
 @pytest.mark.slow  # starts two processes

@@ -132,8 +132,10 @@ bool try_decide() {
 }
 
 bool try_guided() {
-    const int rows = between_ints(1, 20), columns = between_ints(1, 20), channels = between_ints(1, 6);
-    const int radius = between_ints(1, 4), threads = between_ints(1, 4);
+    const int label_rows = between_ints(1, 12), label_columns = between_ints(1, 12), channels = between_ints(1, 6);
+    const int radius = between_ints(1, 4), threads = between_ints(1, 4), parts = between_ints(1, 2);
+    const int rows = label_rows * parts, columns = label_columns * parts;
+    const Axis fine_y(label_rows, rows), fine_x(label_columns, columns);
     const Axis y(rows, between_ints(rows, 60)), x(columns, between_ints(columns, 60));
     const int height = int(y.low.size()), width = int(x.low.size());
     std::vector<uint8_t> image(size_t(height) * width * 3);
@@ -150,12 +152,12 @@ bool try_guided() {
     pool_image(image.data(), width, &down_areas, &across_areas, threads, colours.data());
     const uint8_t last = image[(first_row.back() * width + first_column.back()) * 3 + 2];
     if (colours.back() != float(last) / 255.0f) return false;
-    std::vector<float> values(size_t(rows) * columns * channels), lines(values.size() * 4);
+    std::vector<float> values(size_t(label_rows) * label_columns * channels);
     for (float& value : values) value = float(between_ints(0, 2)) / 2;
-    fit_lines(values.data(), colours.data(), rows, columns, channels, radius, 1e-3f, threads, lines.data());
     std::vector<int32_t> winner(size_t(height) * width);
-    const Taps down = y.taps(), across = x.taps();
-    decide_guided(lines.data(), columns, channels, &down, &across, image.data(), threads, winner.data());
+    const Taps fine_down = fine_y.taps(), fine_across = fine_x.taps(), down = y.taps(), across = x.taps();
+    decide_guided(values.data(), label_rows, label_columns, channels, parts, &fine_down, &fine_across, colours.data(),
+                  radius, 1e-3f, &down, &across, image.data(), threads, winner.data());
     return std::all_of(winner.begin(), winner.end(), [&](int32_t c) { return c >= 0 && c < channels; });
 }
 

@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
+from timecycle.device import pick_device
 from timecycle.errors import SettingsError, VideoError
 from timecycle.model.encoder import Encoder
-from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, ResNetEncoder, fold_batch_norm, pick_device
+from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, ResNetEncoder, fold_batch_norm
 from timecycle.model.resnet import ResNet, ResNetConfig, random_resnet
 
 SMALL = ResNetConfig()

@@ -130,4 +130,4 @@ def test_annotating_a_sliver_of_an_object_does_not_harm_earlier_frames():
         there = dataclasses.replace(config, direction=direction)
         frames = propagate(clip, {0: first, hidden: sliver}, encoder=encoder, config=there)
         overlap[direction] = [iou(frame.labels.ids == 1, world.mask(frame.index) == 1) for frame in frames]
-    assert np.mean(overlap["both"]) > np.mean(overlap["forward"]) - 0.02
+    assert np.mean(overlap["both"]) > np.mean(overlap["forward"]) - 0.04

@@ -98,7 +98,17 @@ def test_the_annotation_outweighs_any_number_of_wrong_frames():
     both = fit_target(memory_of(memory_frame(0, cells, channel), *wrong)).posterior(features_of(cells))
     right = both.gather(2, channel[..., None])
     mistaken = both.gather(2, ((channel + 1) % 3)[..., None])
-    assert float((right - mistaken).mean()) > -0.02  # level, where the frames contradict the annotation wholly
+    assert float((right - mistaken).mean()) > 0.1
+
+
+def test_the_last_wrong_cells_of_an_object_that_has_left_teach_little():
+    cells, channel = clusters(1, channels=2)
+    wrong = torch.zeros_like(channel)
+    mistaken = (channel == 0).nonzero()[0]
+    wrong[tuple(mistaken)] = 1
+    later = [memory_frame(i, cells, wrong, channels=2, annotated=False) for i in range(1, 5)]
+    posterior = fit_target(memory_of(memory_frame(0, cells, channel, channels=2), *later)).posterior(features_of(cells))
+    assert float(posterior[tuple(mistaken)][1]) < 0.5  # balanced without regard to size: 0.8
 
 
 def test_frames_without_an_object_do_not_teach_it():

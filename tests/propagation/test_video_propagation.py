@@ -63,10 +63,12 @@ def test_masks_follow_the_ground_truth_through_occlusion_and_a_late_object():
             if share[frame.index, i - 1] > 0.3:
                 scores.append(iou(predicted, ground_truth == i))
             if area[frame.index, i - 1] == 0:
-                assert not predicted.any(), f"object {i} is not there on frame {frame.index}"
+                # A few cells may keep the label of an object that has left.
+                left = predicted.sum() / area[:, i - 1].max()
+                assert left < 0.012, f"object {i} is not there on frame {frame.index}"
     assert (share[:, 0] == 0).any(), "the first object is hidden for a while"
-    assert np.mean(scores) >= 0.95
-    assert np.min(scores) >= 0.85
+    assert np.mean(scores) >= 0.99
+    assert np.min(scores) >= 0.95
 
 
 @pytest.mark.slow  # a hundred frames, as above
@@ -205,7 +207,7 @@ def test_an_object_propagated_onto_an_annotated_frame_can_be_corrected(world, en
 
 
 def test_the_newest_annotated_frame_is_never_dropped_from_memory(world, encoder):
-    state = Propagator(encoder, dataclasses.replace(CONFIG, anchor_frames=1, past_frames=0))
+    state = Propagator(encoder, dataclasses.replace(CONFIG, anchor_frames=1, past_frames=0, older_frames=0))
     state.step(world.frame(0), only(world, 0, 1))
     state.step(world.frame(1), Masks(only(world, 1, 2).ids))
     assert [frame.index for frame in state.memory] == [1]
@@ -242,7 +244,7 @@ def test_a_static_uniform_video_keeps_labels_in_place():
 
     box = Masks.of_box(89, 121, (32, 24, 80, 64))
     grey = np.full((6, 89, 121, 3), 128, np.uint8)
-    config = PropagateConfig(neighbours=9)
+    config = PropagateConfig(neighbours=9, sharpening=1)  # which would round the corners off
     for frame in propagate(open_video(grey), {0: box}, encoder=Flat(), config=config):
         assert iou(frame.labels.ids > 0, box.ids > 0) > 0.85
 

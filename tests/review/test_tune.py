@@ -5,6 +5,7 @@ import pytest
 from clips import small_world, write_clip, write_mask
 from oracle import OracleEncoder
 from timecycle.cli.main import main
+from timecycle.config import propagate_config
 from timecycle.errors import LabelError
 from timecycle.labels import Keypoints, Masks
 from timecycle.model.registry import load_encoder
@@ -38,7 +39,9 @@ def test_matching_distant_frames_directly_there_and_back_is_not_rewarded():
         Candidate(
             name,
             OracleEncoder(world, stride_px=4),
-            PropagateConfig(window_px=12, anchor_window_px=12, temperature=0.05, past_frames=past_frames),
+            propagate_config(
+                "plain", ("window_px=12", "anchor_window_px=12", "temperature=0.05", f"past_frames={past_frames}")
+            ),
         )
         for name, past_frames in (("direct", 0), ("stepwise", 7))
     ]

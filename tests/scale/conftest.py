@@ -30,6 +30,7 @@ def bucket(server: S3Server, tmp_path: Path) -> Iterator[ObjectStore]:
     """An empty bucket."""
     name = f"b{abs(hash(tmp_path)):x}"
     (server.root / name).mkdir()
+    server.notice()
     store = open_store(f"s3://{name}/corpus")
     assert isinstance(store, ObjectStore)
     yield store

@@ -245,6 +245,7 @@ def test_missing_object_is_described(bucket, server, tmp_path):
     assert outputs.difference(record, checksums=True) == ""
     assert outputs.difference(record, listing=outputs.listing()) == ""
     (server.root / bucket.name.removeprefix("s3://") / "a.tar").unlink()
+    server.notice()
     for options in ({}, {"checksums": True}, {"listing": outputs.listing()}):
         assert "a.tar is missing" in outputs.difference(record, **options)
 

@@ -163,6 +163,7 @@ def test_pack_on_s3_equals_a_pack_in_a_folder_and_damage_is_found(short_videos, 
     content[2000] ^= 1
     tar.write_bytes(content)
     (where / f"{done.shards[2].name}.tar").unlink()
+    server.notice()
     assert [problem.split("/")[-1] for problem in check_pack(bucket)] == [
         f"{done.shards[1].name}.tar is not what was packed",
         f"corpus has no {done.shards[2].name}.tar",

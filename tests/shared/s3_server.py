@@ -6,6 +6,9 @@ import time
 from pathlib import Path
 
 KEYS = ("timecycle", "timecycle-secret")
+# For how long the server may not see a folder that was made beside it. With 0 it would forget folders without end, and
+# use a whole core for it.
+FOLDER_CACHE_S = 0.01
 
 
 class S3Server:
@@ -33,7 +36,7 @@ class S3Server:
     def start(self) -> None:
         command = ["rclone", "serve", "s3", "--auth-key", ",".join(KEYS), "--addr", f"127.0.0.1:{self._port}"]
         self._process = subprocess.Popen(
-            [*command, "--vfs-cache-mode", "off", "--dir-cache-time", "0s", str(self.root)],
+            [*command, "--vfs-cache-mode", "off", "--dir-cache-time", f"{FOLDER_CACHE_S}s", str(self.root)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -43,6 +46,10 @@ class S3Server:
                     return
             time.sleep(0.05)
         raise RuntimeError("the S3 server did not start")
+
+    def notice(self) -> None:
+        """Wait until the server sees what was changed in its folder beside it."""
+        time.sleep(2 * FOLDER_CACHE_S)
 
     def stop(self) -> None:
         if self._process is not None:

@@ -363,3 +363,11 @@ def test_sigterm_saves_and_stops_the_run(videos, tiny, tmp_path):
     steps = int(output.split()[-1])
     assert "weights None" in output
     assert (tmp_path / "checkpoints" / f"step-{steps:08d}.ckpt").exists()
+
+
+def test_settings_that_the_device_does_not_have_are_refused(videos, config, tmp_path):
+    with pytest.raises(SettingsError, match=r"precision is fp16, .* CUDA devices only.*bf16 or fp32"):
+        train(videos, tmp_path / "fp16", dataclasses.replace(config, precision="fp16"), device="cpu")
+    with pytest.raises(SettingsError, match="torch finds no device 'mps'"):
+        train(videos, tmp_path / "mps", config, device="mps")
+    assert not (tmp_path / "fp16").exists()

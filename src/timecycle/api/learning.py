@@ -8,6 +8,7 @@ from pathlib import Path
 from timecycle.config import build, train_config
 from timecycle.data.packing import pack as packing
 from timecycle.data.packing.pack import Pack, PackConfig
+from timecycle.device import Device
 from timecycle.errors import SettingsError, StoreError
 from timecycle.model.resnet import ResNet
 from timecycle.model.weights import Card, find_bundled, load_weights, read_card
@@ -36,6 +37,7 @@ def train(
     cache: str | Path | None = None,
     cache_gb: float = DEFAULT_CACHE_GB,
     processes: int = 0,
+    device: Device = "auto",
     resume: bool = False,
     overwrite: bool = False,
     progress: ProgressLike = None,
@@ -53,6 +55,7 @@ def train(
     licence: the licence of the weights, for their card.
     cache, cache_gb: the folder for cached shards of a pack, and its largest size.
     processes: processes that probe the videos, beside this one; a script that asks for some must be importable.
+    device: auto, cpu, cuda or mps; several processes, started with torchrun, take a CUDA device each.
     resume: resume the run in the folder, with its own settings.
     overwrite: replace an earlier run in the folder.
     progress: True for a bar on standard error, or a function that is called with (done, total) steps.
@@ -65,6 +68,7 @@ def train(
         Path(folder),
         overwrite,
         processes,
+        device,
     )
     _check_amounts(steps, minutes)
     with bars_for(progress) as bar:
@@ -96,6 +100,7 @@ def train(
             licence=licence,
             callbacks=callbacks,
             processes=processes,
+            device=device,
         )
 
 
@@ -142,6 +147,7 @@ class _Job:
     folder: Path
     overwrite: bool
     processes: int
+    device: Device
 
 
 def _check_amounts(steps: int | None, minutes: float | None) -> None:
@@ -199,7 +205,7 @@ def _config_for_minutes(minutes: float, config: TrainConfig, job: _Job, callback
     # Unusable videos are reported when the run itself begins.
     quiet = dataclasses.replace(callbacks, warning=lambda _: None)
     trainer.prepare(job.videos, job.folder, overwrite=job.overwrite, callbacks=quiet, processes=job.processes)
-    fitting = steps_in(minutes, job.videos, job.folder, config)
+    fitting = steps_in(minutes, job.videos, job.folder, config, job.device)
     callbacks.info(f"{fitting} steps take about {minutes:g} minutes here")
     fewest = fewest_steps(config.batch)
     if fitting < fewest:

@@ -13,10 +13,10 @@ from timecycle.bulk.scheduler import BulkSummary, LocalEngine, run_bulk
 from timecycle.bulk.scheduler import Progress as BulkProgress
 from timecycle.bulk.worker import BulkJob, prepare
 from timecycle.confidence.fusion import ConfidenceConfig
+from timecycle.device import Device
 from timecycle.errors import SettingsError
 from timecycle.files import sha256
 from timecycle.inputs import ConfigLike, EncoderLike, as_config, encoder_reference
-from timecycle.model.inference import Device
 from timecycle.model.registry import PrecisionChoice
 from timecycle.progress import Bar, ProgressLike, bars_for
 from timecycle.runs.outputs import LabelFiles

@@ -15,6 +15,7 @@ from timecycle.bulk.lease import Lease
 from timecycle.bulk.manifest import Item, checksum, has_other_content, inputs_of
 from timecycle.bulk.outputs import Outputs
 from timecycle.confidence.fusion import ConfidenceConfig
+from timecycle.device import Device
 from timecycle.errors import (
     InUseError,
     LabelError,
@@ -27,7 +28,6 @@ from timecycle.errors import (
 )
 from timecycle.labels import read_labels
 from timecycle.model.encoder import Encoder
-from timecycle.model.inference import Device
 from timecycle.model.registry import PrecisionChoice, load_encoder
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.video import check_labels

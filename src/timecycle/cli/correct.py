@@ -9,6 +9,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from timecycle import device as devices
 from timecycle.cli.console import Result, progress, say
 from timecycle.cli.options import RunArgument
 from timecycle.errors import LabelError
@@ -46,6 +47,7 @@ class Correct:
     video: Annotated[
         str | None, arg(metavar="VIDEO", help="where the video of the run is now, if it was moved or renamed")
     ] = None
+    device: Annotated[devices.Device | None, arg(help="device to compute on; by default that of the run")] = None
     undo: Annotated[bool, arg(help="undo the last correction; the files become byte-identical again")] = False
 
     def __call__(self) -> Result:
@@ -70,7 +72,9 @@ class Correct:
         with ExitStack() as stack:
             moved = stack.enter_context(open_video(self.video)) if self.video is not None else None
             show = stack.enter_context(progress("correcting"))
-            done = correct(self.folder, annotations, video=moved, object_id=self.object, progress=show)
+            done = correct(
+                self.folder, annotations, video=moved, object_id=self.object, device=self.device, progress=show
+            )
         corrections: list[Result] = [
             {
                 "frames": [numbers[index] for index in correction.frames],

@@ -10,12 +10,12 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
+from timecycle import device as devices
 from timecycle.confidence.fusion import ConfidenceConfig
 from timecycle.config import preset_names, propagate_config
 from timecycle.errors import LabelError, SettingsError
 from timecycle.kernel.library import find_kernel
 from timecycle.labels.reading import is_label_file
-from timecycle.model import inference
 from timecycle.model.encoder import Encoder as LoadedEncoder
 from timecycle.model.registry import DEFAULT_ENCODER, PrecisionChoice, encoder_names, load_encoder
 from timecycle.propagation.settings import PropagateConfig
@@ -45,7 +45,7 @@ Encoder = Annotated[
 ]
 Preset = Annotated[str, arg(metavar="NAME", help=f"settings: {_PRESETS}; see `timecycle presets`")]
 Settings = Annotated[tuple[str, ...], arg(metavar="NAME=VALUE ...", help=f"change settings of the preset: {_SETTINGS}")]
-Device = Annotated[inference.Device, arg(help="device to compute on")]
+Device = Annotated[devices.Device, arg(help="device to compute on")]
 MinConfidence = Annotated[
     float, arg(metavar="CONFIDENCE", help="leave objects with a lower confidence than this unlabelled")
 ]
@@ -125,12 +125,12 @@ def read_config(preset: str, overrides: Sequence[str] = ()) -> PropagateConfig:
     return config
 
 
-def read_encoder(name: str, device: inference.Device, precision: PrecisionChoice) -> LoadedEncoder:
+def read_encoder(name: str, device: devices.Device, precision: PrecisionChoice) -> LoadedEncoder:
     """Load an encoder; --verbose prints what computes its features and matches."""
     loaded = load_encoder(name, device=device, precision=precision)
     log_encoder(loaded.name, loaded.description, loaded.sha256)
     why = " (auto takes the first of cuda, mps and cpu that is there)" if device == "auto" else ""
-    log.info("device %s%s", inference.pick_device(device), why)
+    log.info("device %s%s", devices.pick_device(device), why)
     return loaded
 
 

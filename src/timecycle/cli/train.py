@@ -14,7 +14,7 @@ from tyro.conf import Positional, arg
 
 from timecycle.api.learning import show_steps
 from timecycle.cli.console import Bar, ExitCode, Result, note, progress_bars, say
-from timecycle.cli.options import Out
+from timecycle.cli.options import Device, Out
 from timecycle.config import build, preset_names, train_config
 from timecycle.errors import SettingsError
 from timecycle.model.weights import find_bundled, load_weights, read_card
@@ -70,6 +70,7 @@ class Train:
     ] = ""
     cache: Annotated[Path | None, arg(help="folder for cached shards of a pack; by default in the user's cache")] = None
     cache_gb: Annotated[float, arg(help="size limit of this cache in gigabytes")] = DEFAULT_CACHE_GB
+    device: Device = "auto"
     resume: Annotated[bool, arg(help="resume the run in the folder, with its own settings")] = False
     overwrite: Annotated[bool, arg(help="replace an earlier run")] = False
 
@@ -134,6 +135,7 @@ class Train:
             licence=self.licence,
             callbacks=callbacks,
             processes=os.cpu_count() or 1,
+            device=self.device,
         )
 
     @property
@@ -186,7 +188,7 @@ class Train:
         trainer.prepare(
             self._videos, self.out, overwrite=self.overwrite, callbacks=callbacks, processes=os.cpu_count() or 1
         )
-        fitting = steps_in(minutes, self._videos, self.out, config)
+        fitting = steps_in(minutes, self._videos, self.out, config, self.device)
         say(f"{fitting} steps take about {minutes:g} minutes here")
         fewest = fewest_steps(config.batch)
         if fitting < fewest:

@@ -5,16 +5,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from timecycle.confidence.fusion import Confidence, WeightSet, certain, estimate
 from timecycle.confidence.history import History
 from timecycle.confidence.signals import ComparisonFrame, Signals, compute_signals, margins
 from timecycle.grid import Grid
-from timecycle.labels.label_map import LabelMap
-from timecycle.labels.space import Labels, Presence, Space, is_point_space
+from timecycle.labels.guided import guide_of, mean_colours
+from timecycle.labels.label_map import LabelMap, LabelValues
+from timecycle.labels.space import Labels, Presence, Space, is_point_space, sharpen
 from timecycle.matching.neighbours import Packing
 from timecycle.matching.window import Window
 from timecycle.model.encoder import FeatureMap
@@ -29,6 +31,7 @@ class ConfidenceEstimator:
     space: Space
     labels: Mapping[int, Labels]  # the annotations, by frame
     encode: Callable[[int], FeatureMap]  # of a frame by its index, with the grid of the frame at its own size
+    sharpening: float = 1.0  # of the label maps
     _annotated_frames: OrderedDict[int, ComparisonFrame] = field(default_factory=OrderedDict)
     _presence: dict[int, tuple[Presence | None, ...]] = field(init=False)  # of the objects on each annotated frame
     _annotated: dict[int, Bool[Tensor, " objects"]] = field(init=False)  # which objects are annotated there
@@ -52,9 +55,9 @@ class ConfidenceEstimator:
 
     def history_after(self, index: int, labels: LabelMap, before: History | None) -> History:
         """Return the history after a frame whose label map comes from one pass alone."""
-        extent = self.space.extent(labels.of_cells())
-        history = before or History.begin(extent.shape[2])
-        return history.after(margins(extent, points=is_point_space(self.space)), self._annotated.get(index))
+        votes = self.space.extent(self._votes(labels.of_cells()))
+        history = before or History.begin(votes.shape[2])
+        return history.after(margins(votes, points=is_point_space(self.space)), self._annotated.get(index))
 
     def signals(
         self,
@@ -65,19 +68,20 @@ class ConfidenceEstimator:
         *,
         history: History,
         past: ComparisonFrame | None,
-        window: Window | None,
         annotation_window: Window | None,
+        image: UInt8[np.ndarray, "height width 3"] | None = None,
     ) -> Signals:
-        """Compute the signals of a frame from its features and its label map."""
+        """Compute the signals of a frame from its features, its label map and its image."""
+        values = labels.of_cells().to(features.cells.device)
         return compute_signals(
             features.cells,
-            self.space.extent(labels.of_cells().to(features.cells.device)),
+            self.space.extent(values),
+            votes=self.space.extent(self._votes(values)),
             packing=packing,
             history=history,
             past=past,
-            annotated=self._nearest_annotated(index),
-            window=window,
-            annotation_window=annotation_window,
+            annotated=[replace(frame, window=annotation_window) for frame in self._nearest_annotated(index)],
+            colours=None if image is None else mean_colours(guide_of(image), features.grid.rescaled(*image.shape[:2])),
             points=is_point_space(self.space),
         )
 
@@ -110,10 +114,16 @@ class ConfidenceEstimator:
         """Return whether all objects are annotated on a frame, which then needs no signals."""
         return index in self._annotated and bool(self._annotated[index].all())
 
-    def comparison_frame(self, features: FeatureMap, labels: LabelMap, packing: Packing) -> ComparisonFrame:
+    def comparison_frame(
+        self, features: FeatureMap, labels: LabelMap, packing: Packing, window: Window | None
+    ) -> ComparisonFrame:
         """Make a frame to compare with, from its features and its label map."""
         extent = self.space.extent(labels.of_cells()).flatten(0, 1)
-        return ComparisonFrame(features.cells, extent, packing, self._known_objects(labels.known.cpu()))
+        return ComparisonFrame(features.cells, extent, packing, window, self._known_objects(labels.known.cpu()))
+
+    def _votes(self, values: LabelValues) -> LabelValues:
+        """Return labels as they were before sharpening, which hides how clear the votes were."""
+        return sharpen(values, 1 / self.sharpening) if self.space.exclusive else values
 
     def _known_objects(self, channels: Bool[Tensor, " channels"]) -> Bool[Tensor, " objects"]:
         return self.per_object(channels.float()) > 0
@@ -135,7 +145,7 @@ class ConfidenceEstimator:
             values = self.space.encode(self.labels[index], features.grid).to(features.cells.device)
             extent = self.space.extent(values).flatten(0, 1)
             self._annotated_frames[index] = ComparisonFrame(
-                features.cells, extent, Packing(), torch.ones(extent.shape[1], dtype=torch.bool)
+                features.cells, extent, Packing(), None, torch.ones(extent.shape[1], dtype=torch.bool)
             )
             while len(self._annotated_frames) > _MAX_ANNOTATED:
                 self._annotated_frames.popitem(last=False)

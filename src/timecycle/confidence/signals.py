@@ -1,9 +1,9 @@
 """The raw signals of confidence, per object and per feature cell, computed without ground truth.
 
-A frame is compared with the oldest frame in memory and with the nearest annotated frames. Four checks are made:
+A frame is compared with the oldest frame in memory and with the nearest annotated frames. Five checks are made:
 forward-backward consistency of the matches; labels propagated back, which should give the labels there; the object's
-appearance against the annotation, since frozen labels pass the first two; and the object's history since it was
-annotated (history.py), since errors are propagated on.
+appearance against the annotation, since frozen labels pass the first two; its outline against the edges of the image;
+and its history since it was annotated (history.py), since errors are propagated on.
 """
 
 import math
@@ -15,6 +15,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from timecycle.confidence.history import History
+from timecycle.device import host_tensor
+from timecycle.labels.guided import explained_share
 from timecycle.labels.label_map import Extent, overlap
 from timecycle.matching.forward_backward import forward_backward
 from timecycle.matching.neighbours import Packing
@@ -36,6 +38,7 @@ SIGNALS = (
     "annotation_similarity",  # cosine with the best match in an annotated frame
     "appearance",  # whether it looks like the annotated object rather than like its surroundings
     "size",  # its area relative to the annotation: 1 if equal, 0.5 if half or twice as large
+    "edges",  # how much of its outline follows the colours of the image: right outlines mostly do
     "interior",  # the share of it that is not at its outline: thin objects lose much by half a cell
 )
 # Per feature cell, likewise.
@@ -60,11 +63,12 @@ PerObject = Float[Tensor, " objects"]
 
 @dataclass(frozen=True, eq=False)
 class ComparisonFrame:
-    """A frame to compare with: its features, and how much of each cell every object covers."""
+    """A frame to compare with: its features, how much of each cell every object covers, and where it is searched."""
 
     cells: Features
     extent: Covered
     packing: Packing
+    window: Window | None
     objects: Bool[Tensor, " objects"]  # to compare; of an annotated frame, those it is the nearest for
 
 
@@ -82,31 +86,27 @@ def compute_signals(
     cells: Features,
     extent: Extent,
     *,
+    votes: Extent,
     packing: Packing,
     history: History,
     past: ComparisonFrame | None,
     annotated: Sequence[ComparisonFrame],
-    window: Window | None,
-    annotation_window: Window | None,
+    colours: Float[Tensor, "rows columns 3"] | None = None,
     points: bool = False,
 ) -> Signals:
-    """Compute the signals of a frame on which objects cover `extent`.
+    """Compute the signals of a frame on which objects cover `extent`; `votes` is the same before sharpening.
 
-    `points` says that objects are keypoints, which cover no cell wholly.
+    `colours` are the mean colours of its cells. `points` says that objects are keypoints, which cover no cell wholly.
     """
     rows, columns, objects = extent.shape
-    flat = extent.flatten(0, 1)
+    flat, flat_votes = extent.flatten(0, 1), votes.flatten(0, 1)
     history = History(history.values.to(flat.device))
     own = _Side(cells, flat, packing)
-    recent = _mean([_compare(own, past, window)], [past]) if past is not None else _neutral(flat)
-    annotation = (
-        _mean([_compare(own, frame, annotation_window) for frame in annotated], annotated)
-        if annotated
-        else _neutral(flat)
-    )
+    recent = _mean([_compare(own, past)], [past]) if past is not None else _neutral(flat)
+    annotation = _mean([_compare(own, frame) for frame in annotated], annotated) if annotated else _neutral(flat)
     per_object = [
-        margins(extent, points=points),
-        _weighted(flat, 1 - _entropy(flat)),
+        margins(votes, points=points),
+        _weighted(flat_votes, 1 - _entropy(flat_votes)),
         history.mean_margin,
         history.min_margin,
         history.recency,
@@ -118,9 +118,10 @@ def compute_signals(
         annotation.similarity,
         annotation.appearance,
         annotation.size,
+        _edges(extent, None if points else colours),
         _interior(extent),
     ]
-    margin = (2 * flat - 1).abs().amin(dim=1) if not points and objects else flat.new_ones(len(flat))
+    margin = (2 * flat_votes - 1).abs().amin(dim=1) if not points and objects else flat.new_ones(len(flat))
     per_cell = [
         margin,
         recent.cell_cycle,
@@ -130,9 +131,9 @@ def compute_signals(
         annotation.cell_similarity,
     ]
     return Signals(
-        torch.stack(per_object, dim=1).cpu(),
-        torch.stack(per_cell, dim=1).reshape(rows, columns, -1).cpu(),
-        flat.sum(dim=0).cpu(),
+        host_tensor(torch.stack(per_object, dim=1), "signals"),
+        host_tensor(torch.stack(per_cell, dim=1).reshape(rows, columns, -1), "signals"),
+        host_tensor(flat.sum(dim=0), "signals"),
     )
 
 
@@ -166,8 +167,8 @@ class _Comparison:
     cell_similarity: PerCell
 
 
-def _compare(own: _Side, other: ComparisonFrame, window: Window | None) -> _Comparison:
-    cycle = forward_backward(own.cells, other.cells, window, packing=own.packing, other_packing=other.packing)
+def _compare(own: _Side, other: ComparisonFrame) -> _Comparison:
+    cycle = forward_backward(own.cells, other.cells, other.window, packing=own.packing, other_packing=other.packing)
     consistent = (cycle.error_cells <= CYCLE_TOLERANCE_CELLS).float()
     matched = other.extent[cycle.forward]
     agreement = 1 - (own.extent - matched).abs()
@@ -175,7 +176,7 @@ def _compare(own: _Side, other: ComparisonFrame, window: Window | None) -> _Comp
     same = _weighted(own.extent, matched)
     ratio = own.extent.sum(dim=0) / other.extent.sum(dim=0).clamp_min(_EPSILON)
     # An object that moved farther than the window cannot be matched, right or wrong.
-    away = _left_window(own, other, window)
+    away = _left_window(own, other)
     return _Comparison(
         cycle=torch.where(away, _NEUTRAL, _weighted(own.extent, consistent[:, None].expand_as(own.extent))),
         overlap=torch.where(away, _NEUTRAL, overlap(own.extent[cycle.backward], other.extent)),
@@ -239,6 +240,12 @@ def _interior(extent: Extent) -> PerObject:
     return torch.minimum(across, down).sum(dim=(1, 2, 3)) / maps.sum(dim=(1, 2, 3)).clamp_min(_EPSILON)
 
 
+def _edges(extent: Extent, colours: Float[Tensor, "rows columns 3"] | None) -> PerObject:
+    if colours is None or not extent.shape[2]:
+        return extent.new_full((extent.shape[2],), _NEUTRAL)
+    return explained_share(extent, colours.to(extent.device))
+
+
 def _mean(comparisons: Sequence[_Comparison], frames: Sequence[ComparisonFrame]) -> _Comparison:
     """Average comparisons: for each object, over the frames that are compared for it and show it."""
     weight = torch.stack(
@@ -260,12 +267,12 @@ def _mean(comparisons: Sequence[_Comparison], frames: Sequence[ComparisonFrame])
     )
 
 
-def _left_window(own: _Side, other: ComparisonFrame, window: Window | None) -> Bool[Tensor, " objects"]:
+def _left_window(own: _Side, other: ComparisonFrame) -> Bool[Tensor, " objects"]:
     """Return for each object whether its centre moved farther than the radius of the window."""
-    if window is None:
+    if other.window is None:
         return torch.zeros(own.extent.shape[1], dtype=torch.bool, device=own.extent.device)
     now, then = (_centres(side.extent, side.cells.shape[1]) for side in (own, other))
-    return (now - then).square().sum(dim=1) > window.radius**2
+    return (now - then).square().sum(dim=1) > other.window.radius**2
 
 
 def _centres(covered: Covered, columns: int) -> Float[Tensor, "objects 2"]:

@@ -54,59 +54,49 @@ def pool_image(
     return pooled
 
 
-def fit_lines(
+def decide_guided(
     functions: ctypes.CDLL,
     values: Float[Tensor, "rows columns channels"],
-    colours: Float[Tensor, "rows columns 3"],
+    divided: Grid,
+    colours: Float[Tensor, "divided_rows divided_columns 3"],
+    grid: Grid,
+    image: UInt8[Tensor, "height width 3"],
     *,
     radius: int,
     epsilon: float,
-) -> Float[Tensor, "rows columns channels 4"]:
-    """Fit every channel by a linear function of the colours around every cell (see labels/guided.py)."""
+) -> Int[Tensor, "height width"]:
+    """Return the strongest channel at every pixel, guided by the image (see labels/guided.py).
+
+    `divided` has the cells of the label map, and a pixel for each part into which they are divided; `grid` has these
+    parts as its cells, whose mean colours (0 to 1) are `colours`, and the image's pixels.
+    """
     rows, columns, channels = values.shape
-    if colours.shape != (rows, columns, 3) or channels < 1 or radius < 1:
-        raise ValueError(f"a label map of {tuple(values.shape)} does not fit colours of {tuple(colours.shape)}")
-    values, colours = values.contiguous(), colours.contiguous()
-    lines = torch.empty(rows, columns, channels, 4)
-    functions.fit_lines(
+    parts = divided.y.pixels // rows
+    if (divided.y.cells, divided.x.cells) != (rows, columns) or channels < 1 or radius < 1:
+        raise ValueError(
+            f"a label map of {tuple(values.shape)} does not fit a grid of {divided.y.cells}x{divided.x.cells} cells"
+        )
+    cells = (grid.y.cells, grid.x.cells)
+    if (divided.y.pixels, divided.x.pixels) != cells or colours.shape != (*cells, 3):
+        raise ValueError(f"colours of {tuple(colours.shape)} do not fit a grid of {cells[0]}x{cells[1]} cells")
+    if image.shape != (grid.y.pixels, grid.x.pixels, 3):
+        raise ValueError(f"an image of {tuple(image.shape)} is not {grid.y.pixels}x{grid.x.pixels}")
+    values, colours, image = values.contiguous(), colours.contiguous(), image.contiguous()
+    taps = [axis.taps() for axis in (divided.y, divided.x, grid.y, grid.x)]  # kept until the call returns
+    winner = torch.empty(grid.y.pixels, grid.x.pixels, dtype=torch.int32)
+    functions.decide_guided(
         ctypes.c_void_p(address(values)),
-        ctypes.c_void_p(address(colours)),
         ctypes.c_int32(rows),
         ctypes.c_int32(columns),
         ctypes.c_int32(channels),
+        ctypes.c_int32(parts),
+        ctypes.byref(_taps(taps[0])),
+        ctypes.byref(_taps(taps[1])),
+        ctypes.c_void_p(address(colours)),
         ctypes.c_int32(radius),
         ctypes.c_float(epsilon),
-        ctypes.c_int32(threads()),
-        ctypes.c_void_p(address(lines)),
-    )
-    return lines
-
-
-def decide_guided(
-    functions: ctypes.CDLL,
-    lines: Float[Tensor, "rows columns channels 4"],
-    grid: Grid,
-    image: UInt8[Tensor, "height width 3"],
-) -> Int[Tensor, "height width"]:
-    """Return the channel with the largest linear function of each pixel's colour (0 to 1); the lowest wins a tie.
-
-    The coefficients of red, green, blue and a constant are interpolated bilinearly from the grid.
-    """
-    rows, columns, channels, _ = lines.shape
-    fits = (rows, columns) == (grid.y.cells, grid.x.cells) and image.shape == (grid.y.pixels, grid.x.pixels, 3)
-    if not fits or channels < 1 or lines.shape[3] != 4:
-        raise ValueError(
-            f"coefficients of {tuple(lines.shape)} and an image of {tuple(image.shape)} do not fit a grid of "
-            f"{grid.y.cells}x{grid.x.cells} cells over {grid.y.pixels}x{grid.x.pixels} pixels"
-        )
-    lines, image, down, across = lines.contiguous(), image.contiguous(), grid.y.taps(), grid.x.taps()
-    winner = torch.empty(grid.y.pixels, grid.x.pixels, dtype=torch.int32)
-    functions.decide_guided(
-        ctypes.c_void_p(address(lines)),
-        ctypes.c_int32(columns),
-        ctypes.c_int32(channels),
-        ctypes.byref(_taps(down)),
-        ctypes.byref(_taps(across)),
+        ctypes.byref(_taps(taps[2])),
+        ctypes.byref(_taps(taps[3])),
         ctypes.c_void_p(address(image, torch.uint8)),
         ctypes.c_int32(threads()),
         ctypes.c_void_p(address(winner, torch.int32)),

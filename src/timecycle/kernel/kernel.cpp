@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
@@ -546,21 +547,48 @@ namespace {
 // A rectangle of cells, from top and left up to, but not including, bottom and right.
 struct Box {
     int top, left, bottom, right;
-    int rows() const { return bottom - top; }
-    int columns() const { return right - left; }
+    int rows() const { return std::max(bottom - top, 0); }
+    int columns() const { return std::max(right - left, 0); }
+    int64_t cells() const { return int64_t(rows()) * columns(); }
+    int64_t index(int row, int column) const { return int64_t(row - top) * columns() + column - left; }
+    void add(int row, int column) {
+        top = std::min(top, row);
+        left = std::min(left, column);
+        bottom = std::max(bottom, row + 1);
+        right = std::max(right, column + 1);
+    }
 };
+
+Box grown(const Box& box, int by, int rows, int columns) {
+    if (box.cells() == 0) return box;
+    return {std::max(box.top - by, 0), std::max(box.left - by, 0), std::min(box.bottom + by, rows),
+            std::min(box.right + by, columns)};
+}
+
+// The box of the same cells where each is divided into parts x parts, and a cell more for interpolation.
+Box divided(const Box& box, int parts, int rows, int columns) {
+    return grown({box.top * parts, box.left * parts, box.bottom * parts, box.right * parts}, parts, rows, columns);
+}
+
+Box united(const Box& one, const Box& other) {
+    if (one.cells() == 0) return other;
+    if (other.cells() == 0) return one;
+    return {std::min(one.top, other.top), std::min(one.left, other.left), std::max(one.bottom, other.bottom),
+            std::max(one.right, other.right)};
+}
 
 // Means over the windows of a few maps, [map][row][column], cut off at the border; `between` is scratch.
 void average(std::vector<float>& maps, std::vector<float>& between, int count, int rows, int columns, int radius) {
-    between.resize(int64_t(count) * rows * columns);
+    between.assign(int64_t(count) * rows * columns, 0.0f);
     for (int64_t line = 0; line < int64_t(count) * rows; ++line) {
         const float* from = &maps[line * columns];
-        for (int column = 0; column < columns; ++column) {
-            const int low = std::max(column - radius, 0), high = std::min(column + radius, columns - 1);
-            float sum = 0;
-            for (int i = low; i <= high; ++i) sum += from[i];
-            between[line * columns + column] = sum / (high - low + 1);
+        float* to = &between[line * columns];
+        for (int shift = -radius; shift <= radius; ++shift) {
+            const int begin = std::max(-shift, 0), end = std::min(columns - shift, columns);
+            for (int column = begin; column < end; ++column) to[column] += from[column + shift];
         }
+        for (int column = 0; column < columns; ++column)
+            to[column] /= std::min(column + radius, columns - 1) - std::max(column - radius, 0) + 1;
     }
     for (int map = 0; map < count; ++map)
         for (int row = 0; row < rows; ++row) {
@@ -575,29 +603,31 @@ void average(std::vector<float>& maps, std::vector<float>& between, int count, i
         }
 }
 
-// Enlarge the boxes of the channels that change at the cells of a row, from the cell above or to the left.
-void add_changes(const float* values, int row, int columns, int channels, std::vector<Box>& boxes) {
-    for (int column = 0; column < columns; ++column) {
-        const float* here = values + (int64_t(row) * columns + column) * channels;
-        const float* above = row > 0 ? here - int64_t(columns) * channels : here;
-        const float* left = column > 0 ? here - channels : here;
-        for (int c = 1; c < channels; ++c)
-            if (here[c] != above[c] || here[c] != left[c]) {
-                Box& box = boxes[c];
-                box.top = std::min(box.top, row);
-                box.left = std::min(box.left, column);
-                box.bottom = std::max(box.bottom, row + 1);
-                box.right = std::max(box.right, column + 1);
-            }
-    }
-}
-
-Box grown(const Box& box, int by, int rows, int columns) {
-    return {std::max(box.top - by, 0), std::max(box.left - by, 0), std::min(box.bottom + by, rows),
-            std::min(box.right + by, columns)};
-}
-
+constexpr float SMALL_SHARE = 1e-3f;  // of a channel in a cell: less neither counts nor makes an outline
 constexpr float SMALL_VARIANCE = 1e-4f;  // of a channel: less is not worth explaining
+
+// Where a channel has a share of a cell, and where it changes from the cell above or to the left.
+struct Places {
+    Box present, changing;
+};
+
+std::vector<Places> find_places(const float* values, int rows, int columns, int channels) {
+    const Box nowhere{rows, columns, 0, 0};
+    std::vector<Places> places(channels, {nowhere, nowhere});
+    for (int row = 0; row < rows; ++row)
+        for (int column = 0; column < columns; ++column) {
+            const float* here = values + (int64_t(row) * columns + column) * channels;
+            const float* above = row > 0 ? here - int64_t(columns) * channels : here;
+            const float* left = column > 0 ? here - channels : here;
+            for (int c = 1; c < channels; ++c) {
+                if (here[c] < SMALL_SHARE && above[c] < SMALL_SHARE && left[c] < SMALL_SHARE) continue;
+                if (here[c] >= SMALL_SHARE) places[c].present.add(row, column);
+                if (std::abs(here[c] - above[c]) >= SMALL_SHARE || std::abs(here[c] - left[c]) >= SMALL_SHARE)
+                    places[c].changing.add(row, column);
+            }
+        }
+    return places;
+}
 
 // What the guide says around every cell: its mean colour, and the inverse of the covariance of its colours.
 struct Guide {
@@ -631,101 +661,157 @@ Guide describe(const float* colours, int rows, int columns, int radius, float ep
     return guide;
 }
 
-}  // namespace
+typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
 
-// The guided filter on the grid of the labels: around every cell each channel of values[row][column][channel] is fitted
-// by a linear function of colours[row][column][3], averaged over the windows that hold the cell; what the windows
-// smooth away is added again where the colours do not explain the channel. Background, channel 0, is what the others leave. lines[row][column][channel] are the coefficients of red, green, blue and 1.
-EXPORT void fit_lines(const float* values, const float* colours, int32_t rows, int32_t columns, int32_t channels,
-                       int32_t radius, float epsilon, int32_t threads, float* lines) {
-    const int64_t cells = int64_t(rows) * columns;
-    const Guide guide = describe(colours, rows, columns, radius, epsilon);
-    std::vector<Box> boxes(channels, Box{rows, columns, 0, 0});  // that hold every change of a channel
-    for (int row = 0; row < rows; ++row) add_changes(values, row, columns, channels, boxes);
-    in_parallel(threads, rows, [&](int64_t row) {
-        for (int64_t i = row * columns * channels; i < (row + 1) * columns * channels; ++i) {
-            lines[i * 4] = lines[i * 4 + 1] = lines[i * 4 + 2] = 0.0f;
-            lines[i * 4 + 3] = values[i];
+// One channel as linear functions of the colour, [row][column] of `box`, outside of which it is 0: the coefficients of
+// red, green, blue and 1.
+struct Lines {
+    Box box{0, 0, 0, 0};
+    std::vector<float> coefficients;
+    Four at(int row, int column) const {
+        if (row < box.top || row >= box.bottom || column < box.left || column >= box.right) return Four{};
+        return *reinterpret_cast<const Four*>(&coefficients[box.index(row, column) * 4]);
+    }
+};
+
+// A channel of a label map interpolated to the cells of a box.
+std::vector<float> interpolated(const float* values, int columns, int channels, int channel, const Taps& y,
+                                const Taps& x, const Box& box) {
+    std::vector<float> fine(box.cells());
+    for (int row = box.top; row < box.bottom; ++row)
+        for (int column = box.left; column < box.right; ++column) {
+            const auto at = [&](int64_t r, int64_t c) { return values[(r * columns + c) * channels + channel]; };
+            const float top = between(at(y.low[row], x.low[column]), at(y.low[row], x.high[column]), x.weight[column]);
+            const float bottom =
+                between(at(y.high[row], x.low[column]), at(y.high[row], x.high[column]), x.weight[column]);
+            fine[box.index(row, column)] = between(top, bottom, y.weight[row]);
         }
-    });
-    in_parallel(threads, channels - 1, [&](int64_t part) {
-        const int64_t channel = part + 1;
-        const Box& changing = boxes[channel];
-        if (changing.rows() <= 0) return;
-        // A cell depends on those within two windows.
-        const Box inner = grown(changing, 2 * radius, rows, columns), outer = grown(inner, 2 * radius, rows, columns);
-        const int64_t size = int64_t(outer.rows()) * outer.columns();
-        const auto in_grid = [&](int64_t i) {
-            return (outer.top + i / outer.columns()) * columns + outer.left + i % outer.columns();
-        };
-        // First the products with three colours, the channel, and its square; then the slopes, the constant, the mean of
-        // the channel, and the share of its variance that the colours explain.
-        std::vector<float> maps(6 * size), between;
-        for (int64_t i = 0; i < size; ++i) {
-            const float value = values[in_grid(i) * channels + channel];
-            for (int c = 0; c < 3; ++c) maps[c * size + i] = colours[in_grid(i) * 3 + c] * value;
-            maps[3 * size + i] = value;
-            maps[4 * size + i] = value * value;
-        }
-        average(maps, between, 5, outer.rows(), outer.columns(), radius);
-        for (int64_t i = 0; i < size; ++i) {
-            const int64_t cell = in_grid(i);
-            const auto mean = [&](int c) { return guide.mean[c * cells + cell]; };
-            const auto inverse = [&](int p) { return guide.inverse[p * cells + cell]; };
-            const float value = maps[3 * size + i];
-            const float r = maps[i] - mean(0) * value, g = maps[size + i] - mean(1) * value,
-                        b = maps[2 * size + i] - mean(2) * value;
-            const float slope[] = {inverse(0) * r + inverse(1) * g + inverse(2) * b,
-                                   inverse(1) * r + inverse(3) * g + inverse(4) * b,
-                                   inverse(2) * r + inverse(4) * g + inverse(5) * b};
-            const float variance = maps[4 * size + i] - value * value;
-            const float explained = (slope[0] * r + slope[1] * g + slope[2] * b) / (variance + SMALL_VARIANCE);
-            for (int c = 0; c < 3; ++c) maps[c * size + i] = slope[c];
-            maps[3 * size + i] = value - (slope[0] * mean(0) + slope[1] * mean(1) + slope[2] * mean(2));
-            maps[4 * size + i] = value;
-            maps[5 * size + i] = std::min(std::max(explained, 0.0f), 1.0f);
-        }
-        average(maps, between, 6, outer.rows(), outer.columns(), radius);
-        for (int row = inner.top; row < inner.bottom; ++row)
-            for (int column = inner.left; column < inner.right; ++column) {
-                float* line = lines + ((int64_t(row) * columns + column) * channels + channel) * 4;
-                const int64_t i = int64_t(row - outer.top) * outer.columns() + column - outer.left;
-                for (int c = 0; c < 3; ++c) line[c] = maps[c * size + i];
-                line[3] = maps[3 * size + i] + (1.0f - maps[5 * size + i]) * (line[3] - maps[4 * size + i]);
-            }
-    });
-    in_parallel(threads, rows, [&](int64_t row) {
-        for (int64_t cell = row * columns; cell < (row + 1) * columns; ++cell) {
-            float* background = lines + cell * channels * 4;
-            background[0] = background[1] = background[2] = 0.0f;
-            background[3] = 1.0f;
-            for (int64_t i = 4; i < int64_t(channels) * 4; ++i) background[i % 4] -= background[i];
-        }
-    });
+    return fine;
 }
 
-// The channel with the largest linear function of the pixel's colour, whose coefficients are interpolated between cells:
-// lines[row][column][channel] are those of red, green, blue and 1. The lowest channel wins a tie.
-EXPORT void decide_guided(const float* lines, int32_t columns, int32_t channels, const Taps* y, const Taps* x,
-                           const uint8_t* image, int32_t threads, int32_t* winner) {
-    typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+// Fits one channel, whose values are those of `box`, by linear functions of the colours around each of its cells,
+// averaged over the windows that hold the cell. What the windows smooth away is added again where the colours do not
+// explain the channel. Returns maps of the box: three slopes and a constant, right where all cells within two windows
+// are in the box.
+std::vector<float> fit(const std::vector<float>& values, const float* colours, const Guide& guide, int columns,
+                       int64_t cells, int radius, const Box& box) {
+    const int64_t size = box.cells();
+    // First the products with three colours, the channel, and its square; then the slopes, the constant, the mean of
+    // the channel, and the share of its variance that the colours explain.
+    std::vector<float> maps(6 * size), scratch;
+    for (int row = 0; row < box.rows(); ++row) {
+        const float* colour = colours + (int64_t(row + box.top) * columns + box.left) * 3;
+        for (int column = 0; column < box.columns(); ++column) {
+            const int64_t i = int64_t(row) * box.columns() + column;
+            for (int c = 0; c < 3; ++c) maps[c * size + i] = colour[column * 3 + c] * values[i];
+            maps[3 * size + i] = values[i];
+            maps[4 * size + i] = values[i] * values[i];
+        }
+    }
+    average(maps, scratch, 5, box.rows(), box.columns(), radius);
+    for (int row = 0; row < box.rows(); ++row) {
+        const float* mean = &guide.mean[int64_t(row + box.top) * columns + box.left];
+        const float* inverse = &guide.inverse[int64_t(row + box.top) * columns + box.left];
+        float* map = &maps[int64_t(row) * box.columns()];
+        for (int i = 0; i < box.columns(); ++i) {
+            const float value = map[3 * size + i];
+            const float r = map[i] - mean[i] * value, g = map[size + i] - mean[cells + i] * value,
+                        b = map[2 * size + i] - mean[2 * cells + i] * value;
+            const float slope_r = inverse[i] * r + inverse[cells + i] * g + inverse[2 * cells + i] * b,
+                        slope_g = inverse[cells + i] * r + inverse[3 * cells + i] * g + inverse[4 * cells + i] * b,
+                        slope_b = inverse[2 * cells + i] * r + inverse[4 * cells + i] * g + inverse[5 * cells + i] * b;
+            const float variance = map[4 * size + i] - value * value;
+            const float explained = (slope_r * r + slope_g * g + slope_b * b) / (variance + SMALL_VARIANCE);
+            map[i] = slope_r;
+            map[size + i] = slope_g;
+            map[2 * size + i] = slope_b;
+            map[3 * size + i] = value - (slope_r * mean[i] + slope_g * mean[cells + i] + slope_b * mean[2 * cells + i]);
+            map[4 * size + i] = value;
+            map[5 * size + i] = std::min(std::max(explained, 0.0f), 1.0f);
+        }
+    }
+    average(maps, scratch, 6, box.rows(), box.columns(), radius);
+    for (int64_t i = 0; i < size; ++i)
+        maps[3 * size + i] += (1.0f - maps[5 * size + i]) * (values[i] - maps[4 * size + i]);
+    return maps;
+}
+
+}  // namespace
+
+// The guided filter (see labels/guided.py): the channel with the largest linear function of the colour at every pixel
+// of an image; the lowest channel wins a tie. Labels are values[row][column][channel] of a map whose cells are divided
+// into parts x parts, to which fine_y and fine_x interpolate; colours[row][column][3] are those of the divided cells,
+// and y and x interpolate from these to pixels.
+EXPORT void decide_guided(const float* values, int32_t label_rows, int32_t label_columns, int32_t channels,
+                           int32_t parts, const Taps* fine_y, const Taps* fine_x, const float* colours, int32_t radius,
+                           float epsilon, const Taps* y, const Taps* x, const uint8_t* image, int32_t threads,
+                           int32_t* winner) {
+    const int rows = fine_y->pixels, columns = fine_x->pixels;
+    const int64_t cells = int64_t(rows) * columns;
+    const Guide guide = describe(colours, rows, columns, radius, epsilon);
+    const std::vector<Places> places = find_places(values, label_rows, label_columns, channels);
+    std::vector<Lines> lines(channels);
+    in_parallel(threads, channels - 1, [&](int64_t part) {
+        const int channel = int(part) + 1;
+        // The filter changes cells within two windows of an outline, which depend on those two windows farther.
+        const Box inner = grown(divided(places[channel].changing, parts, rows, columns), 2 * radius, rows, columns);
+        const Box outer = grown(inner, 2 * radius, rows, columns);
+        const Box present = divided(places[channel].present, parts, rows, columns);
+        Lines& own = lines[channel];
+        own.box = united(present, inner);
+        own.coefficients.assign(own.box.cells() * 4, 0.0f);
+        const auto at = [&](const Box& box) {
+            return interpolated(values, label_columns, channels, channel, *fine_y, *fine_x, box);
+        };
+        const auto copy = [&](const std::vector<float>& maps, const Box& from, const Box& to, int first, int count) {
+            for (int row = to.top; row < to.bottom; ++row)
+                for (int column = to.left; column < to.right; ++column)
+                    for (int map = 0; map < count; ++map)
+                        own.coefficients[own.box.index(row, column) * 4 + first + map] =
+                            maps[map * from.cells() + from.index(row, column)];
+        };
+        copy(at(present), present, present, 3, 1);
+        if (inner.cells() > 0)
+            copy(fit(at(outer), colours, guide, columns, cells, radius, outer), outer, inner, 0, 4);
+    });
+    // A constant is fitted exactly: what the objects leave is the background's.
+    Lines& background = lines[0];
+    background.box = {0, 0, rows, columns};
+    background.coefficients.assign(cells * 4, 0.0f);
+    in_parallel(threads, rows, [&](int64_t row) {
+        float* rest = &background.coefficients[row * columns * 4];
+        for (int column = 0; column < columns; ++column) rest[column * 4 + 3] = 1.0f;
+        for (int channel = 1; channel < channels; ++channel) {
+            const Lines& own = lines[channel];
+            if (row < own.box.top || row >= own.box.bottom) continue;
+            const float* from = &own.coefficients[(row - own.box.top) * own.box.columns() * 4];
+            float* to = rest + own.box.left * 4;
+            for (int i = 0; i < own.box.columns() * 4; ++i) to[i] -= from[i];
+        }
+    });
     const std::vector<int> down = runs(*y), across = runs(*x);
     in_parallel(threads, int64_t(down.size()) - 1, [&](int64_t part) {
-        std::vector<int> alive;
-        std::vector<Four> left_lines, right_lines;
-        const int64_t top = y->low[down[part]], bottom = y->high[down[part]];
+        const int top = int(y->low[down[part]]), bottom = int(y->high[down[part]]);
+        std::vector<int> near, alive;
+        for (int c = 1; c < channels; ++c)
+            if (bottom >= lines[c].box.top && top < lines[c].box.bottom) near.push_back(c);
+        std::vector<Four> corners, left_lines, right_lines;
         for (size_t run = 0; run + 1 < across.size(); ++run) {
-            const int64_t left = x->low[across[run]], right = x->high[across[run]];
-            const auto at = [&](int64_t row, int64_t column) {
-                return reinterpret_cast<const Four*>(lines) + (row * columns + column) * channels;
+            const int left = int(x->low[across[run]]), right = int(x->high[across[run]]);
+            alive.clear();
+            corners.clear();
+            const auto consider = [&](int c) {
+                const Four corner[] = {lines[c].at(top, left), lines[c].at(top, right), lines[c].at(bottom, left),
+                                       lines[c].at(bottom, right)};
+                const Four any = corner[0] * corner[0] + corner[1] * corner[1] + corner[2] * corner[2] +
+                                 corner[3] * corner[3];
+                if (c > 0 && (any[0] + any[1]) + (any[2] + any[3]) == 0) return;
+                alive.push_back(c);
+                corners.insert(corners.end(), corner, corner + 4);
             };
-            const Four* corner[] = {at(top, left), at(top, right), at(bottom, left), at(bottom, right)};
-            alive.assign(1, 0);
-            for (int c = 1; c < channels; ++c) {
-                const Four any = corner[0][c] * corner[0][c] + corner[1][c] * corner[1][c] +
-                                 corner[2][c] * corner[2][c] + corner[3][c] * corner[3][c];
-                if ((any[0] + any[1]) + (any[2] + any[3]) > 0) alive.push_back(c);
-            }
+            consider(0);
+            for (const int c : near)
+                if (right >= lines[c].box.left && left < lines[c].box.right) consider(c);
             left_lines.resize(alive.size());
             right_lines.resize(alive.size());
             for (int row = down[part]; row < down[part + 1]; ++row) {
@@ -735,9 +821,9 @@ EXPORT void decide_guided(const float* lines, int32_t columns, int32_t channels,
                     continue;
                 }
                 for (size_t i = 0; i < alive.size(); ++i) {
-                    const int c = alive[i];
-                    left_lines[i] = corner[0][c] + y->weight[row] * (corner[2][c] - corner[0][c]);
-                    right_lines[i] = corner[1][c] + y->weight[row] * (corner[3][c] - corner[1][c]);
+                    const Four* corner = &corners[i * 4];
+                    left_lines[i] = corner[0] + y->weight[row] * (corner[2] - corner[0]);
+                    right_lines[i] = corner[1] + y->weight[row] * (corner[3] - corner[1]);
                 }
                 for (int column = across[run]; column < across[run + 1]; ++column) {
                     const uint8_t* rgb = image + (int64_t(row) * x->pixels + column) * 3;

@@ -8,9 +8,10 @@ without a guide, and thin parts are kept. Two channels of a distribution keep th
 what objects leave.
 """
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
 
 from timecycle.grid import Axis, Grid
@@ -18,12 +19,15 @@ from timecycle.kernel import deciding as compiled
 from timecycle.kernel.library import kernel_for
 from timecycle.labels.label_map import LabelValues, pool, upsample
 
-Coefficients = Float[Tensor, "rows columns channels 4"]  # of red, green, blue (0 to 1) and a constant
+Coefficients = Float[Tensor, "fine_rows fine_columns channels 4"]  # of red, green, blue (0 to 1) and a constant
 Maps = Float[Tensor, "maps rows columns"]
+Rectangle = tuple[slice, slice]
 
 _LABELS_PER_CELL = 2  # along each side of a feature cell, at least
 _EPSILON = 1e-3  # variance of colours (0 to 1) below which the image has no edges
+_SMALL_SHARE = 1e-3  # of a channel in a cell: less neither counts nor makes an outline
 _SMALL_VARIANCE = 1e-4  # of a channel: less is not worth explaining
+_OUTLINE_VARIANCE = 0.02  # of a channel around a cell: more is an outline
 _CONSTANT = (0, 0, 0, 1)
 
 
@@ -35,38 +39,75 @@ def guided_argmax(
     Channel 0 is the background and all channels sum to one; feature cells have `subcells` labels along each side.
     """
     parts = max(_LABELS_PER_CELL // subcells, 1)
-    if parts > 1:
-        values, grid = upsample(values, _fine_grid(grid, parts)).permute(1, 2, 0), grid.subdivided(parts)
+    divided, fine = _divided(grid, parts), grid.subdivided(parts)
     radius, functions = subcells * parts, kernel_for(values)
+    colours = mean_colours(image, fine)
     if functions is None:
-        lines = fit_lines(values, _pooled(image, grid), radius=radius)
-        return _evaluate(lines, grid, image).argmax(dim=0).int()
-    colours = compiled.pool_image(functions, image, grid)
-    lines = compiled.fit_lines(functions, values, colours, radius=radius, epsilon=_EPSILON)
-    return compiled.decide_guided(functions, lines, grid, image)
+        return evaluate(fit_lines(values, divided, colours, radius=radius), fine, image).argmax(dim=0).int()
+    return compiled.decide_guided(functions, values, divided, colours, fine, image, radius=radius, epsilon=_EPSILON)
 
 
-def fit_lines(values: LabelValues, guide: Float[Tensor, "rows columns 3"], *, radius: int) -> Coefficients:
+def fit_lines(
+    values: LabelValues, divided: Grid, guide: Float[Tensor, "fine_rows fine_columns 3"], *, radius: int
+) -> Coefficients:
     """Fit every channel by a linear function of the guide around every cell, averaged over the windows that hold it.
 
-    What the windows smooth away of a channel is added to the constant, as far as the guide does not explain it.
+    The cells are those of the guide: `divided` interpolates the label map to them. What the windows smooth away of a
+    channel is added to the constant, as far as the guide does not explain it.
     """
-    rows, columns, channels = values.shape
+    rows, columns, _ = guide.shape
+    channels = values.shape[2]
     lines = values.new_zeros(rows, columns, channels, 4)
     colours = guide.permute(2, 0, 1)
     mean = _box(colours, radius)
     inverse = _inverse_covariance(colours, mean, radius)
+    fine = upsample(values, divided)
+    parts = rows // values.shape[0]
     for channel in range(1, channels):
-        place = _outline(values[..., channel], 2 * radius)
-        lines[..., channel, 3] = values[..., channel]
-        if place is not None:
-            inner, outer = place
-            fitted = _fit(values[outer][..., channel], colours[:, *outer], mean[:, *outer], inverse[:, *outer], radius)
+        present = values[..., channel] >= _SMALL_SHARE
+        for place in _places(present, parts, (rows, columns)):
+            lines[(*place, channel)][..., 3] = fine[channel][place]
+        for changing in _places(_changes(values[..., channel]), parts, (rows, columns)):
+            inner = _grown(changing, 2 * radius, (rows, columns))
+            outer = _grown(inner, 2 * radius, (rows, columns))
+            fitted = _fit(fine[channel][outer], colours[:, *outer], mean[:, *outer], inverse[:, *outer], radius)
             within = tuple(slice(i.start - o.start, i.stop - o.start) for i, o in zip(inner, outer, strict=True))
             lines[(*inner, channel)] = fitted[within]
     # A constant is fitted exactly: what the objects leave is the background's.
     lines[..., 0, :] = values.new_tensor(_CONSTANT) - lines[..., 1:, :].sum(dim=2)
     return lines
+
+
+def explained_share(
+    values: LabelValues, colours: Float[Tensor, "rows columns 3"], *, radius: int = 1
+) -> Float[Tensor, " channels"]:
+    """Return how much of each channel's variance around its outline is explained by the colours: its mean R2.
+
+    Low where an outline does not follow the image, which right ones mostly do. 0.5 where a channel has no outline.
+    """
+    guide, channels = colours.permute(2, 0, 1), values.permute(2, 0, 1)
+    mean = _box(guide, radius)
+    inverse = _inverse_covariance(guide, mean, radius)
+    average = _box(channels, radius)
+    variance = _box(channels.square(), radius) - average.square()
+    products = (channels[:, None] * guide).flatten(0, 1)
+    covariance = _box(products, radius).reshape(-1, 3, *mean.shape[1:]) - mean * average[:, None]
+    slope = torch.einsum("ijyx,cjyx->ciyx", inverse.reshape(3, 3, *mean.shape[1:]), covariance)
+    explained = ((slope * covariance).sum(dim=1) / (variance + _SMALL_VARIANCE)).clamp(0, 1)
+    outline = (variance > _OUTLINE_VARIANCE).float()
+    cells = outline.sum(dim=(1, 2))
+    return torch.where(cells > 0, (explained * outline).sum(dim=(1, 2)) / cells.clamp_min(1), 0.5)
+
+
+def guide_of(image: UInt8[np.ndarray, "height width 3"]) -> UInt8[Tensor, "height width 3"]:
+    """Return an image as a tensor; copied where it is read-only, of which torch would warn."""
+    return torch.from_numpy(np.require(image, requirements=["C", "W"]))
+
+
+def mean_colours(image: UInt8[Tensor, "height width 3"], grid: Grid) -> Float[Tensor, "rows columns 3"]:
+    """Return the mean colour (0 to 1) of every cell."""
+    functions = kernel_for()  # images are in the memory of the host
+    return _pooled(image, grid) if functions is None else compiled.pool_image(functions, image, grid)
 
 
 def _fit(
@@ -87,22 +128,28 @@ def _fit(
     return torch.cat([smooth[:3], (smooth[3] + detail)[None]]).permute(1, 2, 0)
 
 
-def _outline(
-    channel: Float[Tensor, "rows columns"], reach: int
-) -> tuple[tuple[slice, slice], tuple[slice, slice]] | None:
-    """Return the region that the filter may change, and the region it depends on; None if nothing changes."""
-    change = torch.zeros_like(channel, dtype=torch.bool)
-    change[1:] |= channel[1:] != channel[:-1]
-    change[:, 1:] |= channel[:, 1:] != channel[:, :-1]
-    if not bool(change.any()):
-        return None
-    inner, outer = [], []
-    for dim, size in enumerate(channel.shape):
-        places = change.any(dim=1 - dim).nonzero().squeeze(1)
-        low, high = int(places[0]), int(places[-1]) + 1
-        inner.append(slice(max(low - reach, 0), min(high + reach, size)))
-        outer.append(slice(max(low - 2 * reach, 0), min(high + 2 * reach, size)))
-    return (inner[0], inner[1]), (outer[0], outer[1])
+def _changes(channel: Float[Tensor, "rows columns"]) -> Bool[Tensor, "rows columns"]:
+    """Return where a channel differs from the cell above or to the left."""
+    changes = torch.zeros_like(channel, dtype=torch.bool)
+    changes[1:] |= (channel[1:] - channel[:-1]).abs() >= _SMALL_SHARE
+    changes[:, 1:] |= (channel[:, 1:] - channel[:, :-1]).abs() >= _SMALL_SHARE
+    return changes
+
+
+def _places(cells: Bool[Tensor, "rows columns"], parts: int, size: tuple[int, int]) -> list[Rectangle]:
+    """Return the rectangle of parts that holds these cells, if any, and one more cell around for interpolation."""
+    if not bool(cells.any()):
+        return []
+    place = []
+    for dim in (0, 1):
+        found = cells.any(dim=1 - dim).nonzero().squeeze(1)
+        place.append(slice(int(found[0]) * parts, (int(found[-1]) + 1) * parts))
+    return [_grown((place[0], place[1]), parts, size)]
+
+
+def _grown(place: Rectangle, by: int, size: tuple[int, int]) -> Rectangle:
+    rows, columns = (slice(max(s.start - by, 0), min(s.stop + by, end)) for s, end in zip(place, size, strict=True))
+    return rows, columns
 
 
 def _inverse_covariance(colours: Maps, mean: Maps, radius: int) -> Float[Tensor, "9 rows columns"]:
@@ -131,12 +178,12 @@ def _pooled(image: UInt8[Tensor, "height width 3"], grid: Grid) -> Float[Tensor,
     return pool(image.permute(2, 0, 1).float() / 255, grid)
 
 
-def _fine_grid(grid: Grid, parts: int) -> Grid:
-    """Return the grid over an image with a pixel for every one of `parts` x `parts` labels of a cell."""
+def _divided(grid: Grid, parts: int) -> Grid:
+    """Return the grid over an image with a pixel for every one of the `parts` x `parts` parts of a cell."""
     return Grid(*(Axis(axis.cells, axis.cells * parts, parts, (parts - 1) / 2) for axis in (grid.y, grid.x)))
 
 
-def _evaluate(
+def evaluate(
     coefficients: Coefficients, grid: Grid, image: UInt8[Tensor, "height width 3"]
 ) -> Float[Tensor, "channels height width"]:
     """Apply the interpolated functions to every pixel."""

@@ -22,7 +22,7 @@ Extent = Float[Tensor, "rows columns objects"]  # how much of every cell each ob
 
 @dataclass(frozen=True, eq=False)
 class LabelMap:
-    """Soft labels of one frame, and the channels that anything is known about.
+    """Soft labels of one frame, and the channels that anything is known about, which stay in the memory of the host.
 
     Every feature cell has `subcells` x `subcells` labels, which are matched together; `grid` is the grid of the labels.
     """

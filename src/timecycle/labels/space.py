@@ -272,13 +272,14 @@ def combine(
 
     In exclusive spaces propagated objects keep the share of a cell that annotated objects leave.
     """
-    merged = torch.where(annotated_channels, annotated, propagated)
+    replaced = annotated_channels.to(annotated.device)
+    merged = torch.where(replaced, annotated, propagated)
     if not exclusive or bool(annotated_channels.all()):
         return merged
     objects = merged[..., 1:]
-    fixed = objects * annotated_channels[1:]
+    fixed = objects * replaced[1:]
     room = (1 - fixed.sum(dim=-1, keepdim=True)).clamp_min(0)
-    other = objects * ~annotated_channels[1:]
+    other = objects * ~replaced[1:]
     return normalise(torch.cat([merged[..., :1], fixed + other * room], dim=-1))
 
 

@@ -12,6 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from timecycle.device import host_values, reads_at_once
 from timecycle.kernel.search import TopK
 from timecycle.matching.window import Window
 
@@ -43,9 +44,9 @@ class NormalisedMatches:
 def search_tiles(query: Features, references: Sequence[WindowedFeatures], k: int) -> TopK:
     """Find the k best keys over all references; `index` counts the cells of the first reference, then of the second."""
 
-    def search(scored: list[_Scored]) -> list[Tensor]:
-        best = _top_k(scored, k)
-        return [best.score, best.index, best.distance]
+    def search(scored: list[_Scored], break_ties: bool) -> _Searched:
+        best, tied = _top_k(scored, k, break_ties=break_ties)
+        return _Searched([best.score, best.index, best.distance], tied)
 
     return TopK(*_over_tiles(query, references, search))
 
@@ -53,10 +54,10 @@ def search_tiles(query: Features, references: Sequence[WindowedFeatures], k: int
 def weigh_tiles(query: Features, reference: WindowedFeatures, k: int, temperature: float) -> NormalisedMatches:
     """Find the k best keys of one reference, with the normaliser of a softmax over its whole window."""
 
-    def search(scored: list[_Scored]) -> list[Tensor]:
-        best = _top_k(scored, k)
+    def search(scored: list[_Scored], break_ties: bool) -> _Searched:
+        best, tied = _top_k(scored, k, break_ties=break_ties)
         log_total = (scored[0].score / temperature).logsumexp(dim=1, keepdim=True)
-        return [best.score, best.index, best.distance, log_total]
+        return _Searched([best.score, best.index, best.distance, log_total], tied)
 
     *best, log_total = _over_tiles(query, [reference], search)
     return NormalisedMatches(TopK(*best), log_total)
@@ -91,19 +92,41 @@ class _Scored:
     query_x: Int[Tensor, "queries 1"]
 
 
+@dataclass(frozen=True, eq=False)
+class _Searched:
+    """The results of a tile, each (queries, n), and which queries have several keys that equal the last kept."""
+
+    parts: list[Tensor]
+    tied: Bool[Tensor, " queries"]
+
+
 def _over_tiles(
-    query: Features, references: Sequence[WindowedFeatures], search: Callable[[list[_Scored]], list[Tensor]]
+    query: Features, references: Sequence[WindowedFeatures], search: Callable[[list[_Scored], bool], _Searched]
 ) -> list[Tensor]:
-    """Run `search` on every tile and assemble its results, each (queries, n), for all queries."""
+    """Run `search` on every tile, with or without breaking ties, and assemble its results for all queries.
+
+    On an accelerator, the tiles in which ties have to be broken are searched once more in the end: to know them at once
+    would be to wait for the device at every tile.
+    """
     rows, columns, _ = query.shape
+    at_once = reads_at_once(query.device)
+    tiles = list(_tiles(rows, columns, _TILE_CPU if at_once else _TILE_ACCELERATOR))
     results: list[Tensor] = []
-    for tile in _tiles(rows, columns, _TILE_CPU if query.device.type == "cpu" else _TILE_ACCELERATOR):
-        parts = search(_scored(query, tile, references))
+
+    def assemble(tile: _Tile, *, break_ties: bool) -> Bool[Tensor, ""]:
+        searched = search(_scored(query, tile, references), break_ties)
         if not results:
-            results = [part.new_empty(rows, columns, part.shape[1]) for part in parts]
-        for whole, part in zip(results, parts, strict=True):
+            results.extend(part.new_empty(rows, columns, part.shape[1]) for part in searched.parts)
+        for whole, part in zip(results, searched.parts, strict=True):
             target = whole[tile.rows, tile.columns]
             target.copy_(part.view(target.shape))
+        return searched.tied.any()
+
+    tied = [assemble(tile, break_ties=at_once) for tile in tiles]
+    if not at_once:
+        for tile, has_ties in zip(tiles, host_values(torch.stack(tied), "ties"), strict=True):
+            if has_ties:
+                assemble(tile, break_ties=True)
     return [whole.flatten(0, 1) for whole in results]
 
 
@@ -176,18 +199,18 @@ def _positions(
     return y.repeat_interleave(len(x)), x.repeat(len(y))
 
 
-def _top_k(scored: list[_Scored], k: int) -> TopK:
-    """Select the k best keys of each query over these references."""
+def _top_k(scored: list[_Scored], k: int, *, break_ties: bool) -> tuple[TopK, Bool[Tensor, " queries"]]:
+    """Select the k best keys of each query over these references; also return for which queries ties decide."""
     keys = _concatenate(scored, min_keys=k + 1)
     top = keys.score.topk(k + 1, dim=1)
     values, position = top.values[:, :k], top.indices[:, :k]
     # topk may keep any of several equal scores: where the last kept equals the first dropped, choose by distance.
     tied = (values[:, -1] == top.values[:, k]) & (top.values[:, k] > -torch.inf)
-    if bool(tied.any()):
+    if break_ties and bool(tied.any()):
         position = position.clone()
         position[tied] = _break_ties(keys, tied, values[tied], position[tied])
     distance = (keys.y[position] - keys.query_y) ** 2 + (keys.x[position] - keys.query_x) ** 2
-    return sort_matches(TopK(values, keys.index[position], distance))
+    return sort_matches(TopK(values, keys.index[position], distance)), tied
 
 
 def _concatenate(scored: list[_Scored], *, min_keys: int) -> _Scored:

@@ -1,5 +1,6 @@
 """The interface of all encoders: one image in, one feature map out."""
 
+import math
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -7,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from timecycle.device import host_values
 from timecycle.errors import WeightsError
 from timecycle.grid import Grid
 
@@ -34,7 +36,7 @@ def validate_features(features: FeatureMap, encoder: "Encoder") -> FeatureMap:
             remedy="return rows x columns x channels, and the grid that grid_over makes for them",
         )
     # The sum is checked first, which takes a tenth of the time: unless it overflows, it is finite where all cells are.
-    if not cells.sum().isfinite() and not cells.isfinite().all():
+    if not math.isfinite(host_values(cells.sum()[None], "features")[0]) and not cells.isfinite().all():
         raise WeightsError(
             f"the encoder {encoder.name} returned features that are not finite",
             remedy="check its weights with `timecycle weights verify`, or pass --precision fp32",

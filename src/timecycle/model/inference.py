@@ -10,12 +10,12 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from timecycle.errors import SettingsError, VideoError
+from timecycle.device import Device, pick_device
+from timecycle.errors import VideoError
 from timecycle.grid import grid_over
 from timecycle.model.encoder import FeatureMap
 from timecycle.model.resnet import FIRST_PX, STRIDE_PX, BasicBlock, Bottleneck, ResNet
 
-Device = Literal["auto", "cpu", "cuda", "mps"]
 Precision = Literal["fp32", "bf16"]
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -75,23 +75,6 @@ def fold_batch_norm(model: ResNet) -> ResNet:
             if isinstance(module.downsample, nn.Sequential):
                 _fold_pair(module.downsample, "0", "1")
     return folded
-
-
-def pick_device(device: Device) -> torch.device:
-    """Return the requested device, or the best available for `auto`; a missing device is refused, never replaced."""
-    available = {
-        "cpu": True,
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-    }
-    if device == "auto":
-        return torch.device(next(name for name in ("cuda", "mps", "cpu") if available[name]))
-    if device not in available or not available[device]:
-        raise SettingsError(
-            f"torch finds no device {device!r} on this machine",
-            remedy="use --device auto, or run `timecycle doctor` to see which devices are available",
-        )
-    return torch.device(device)
 
 
 def _fold_pair(parent: nn.Module, conv: str, norm: str) -> None:

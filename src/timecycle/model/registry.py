@@ -10,10 +10,11 @@ import torch
 from torch import nn
 
 from timecycle.concurrency import supports_bf16
+from timecycle.device import Device, pick_device
 from timecycle.errors import SettingsError, WeightsError
 from timecycle.model.encoder import Encoder
 from timecycle.model.hub import MODEL_TYPE, HubName, build_pretrained, parse_hub_name, read_hub_config
-from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, Device, Precision, ResNetEncoder, pick_device
+from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, Precision, ResNetEncoder
 from timecycle.model.resnet import Architecture, ResNetConfig, random_resnet, with_batch_norm_statistics
 from timecycle.model.third_party.backbone import load_backbone
 from timecycle.model.third_party.hand_crafted import RgbEncoder, SiftEncoder

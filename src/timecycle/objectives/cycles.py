@@ -159,7 +159,8 @@ def _cross_entropy(affinity: Affinity, positions: SamplingGrid, tracker: Tracker
     """Return the cross-entropy of the affinity to the known positions of the patch cells."""
     inside = inside_frame(positions, tracker.frame_grid).float()
     value = sample_affinity(affinity, positions, frame_grid=tracker.frame_grid)
-    return -((value + 1e-8).log() * inside).sum() / inside.sum().clamp_min(1)
+    cost = -((value + 1e-8).log() * inside).flatten(1).sum(dim=1)
+    return (cost / inside.flatten(1).sum(dim=1).clamp_min(1)).mean()
 
 
 @torch.no_grad()
@@ -181,7 +182,7 @@ def _diagnostics(
         # Against always guessing the centre: near 0 nothing is tracked, whatever the other losses say.
         "pose_gain": 1 - long_error.mean() / centre_error.clamp_min(1e-6),
         # 1: every frame cell is as likely as any other.
-        "entropy": _by_length(direct, entropy).mean() / torch.tensor(float(tracker.frame_grid.cells)).log(),
+        "entropy": _by_length(direct, entropy).mean() / math.log(tracker.frame_grid.cells),
         "outside": 1 - _by_length(direct, inside).mean(),
         # How much the estimated poses of different patches differ: 0 when all get the same pose.
         "spread": _spread(_by_length(direct, lambda track: track.theta)) / _spread(theta).clamp_min(1e-6),

@@ -7,12 +7,12 @@ position closes a walk.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from timecycle.errors import SettingsError
 from timecycle.grid import Grid
@@ -54,6 +54,7 @@ class PastedObjects:
 
     start: Int[Tensor, "b cells"]
     end: Int[Tensor, "b cells"]
+    count: int  # of ids, that of the background included
 
 
 def walk_losses(
@@ -66,24 +67,26 @@ def walk_losses(
     visible: Bool[Tensor, "b cells"] | None = None,
     pasted: PastedObjects | None = None,
     change: Float[Tensor, "b cells"] | None = None,
-    generator: torch.Generator | None = None,
+    generators: Sequence[torch.Generator] = (),
 ) -> ObjectiveResult:
     """Compute the cross-entropy of walks of every length to `points`, where their starts lie in the other view.
 
     Cells that are not `visible` in every frame are left out. `change` is how much each cell of the first frame of
-    `out` changes to the next frame, on any scale.
+    `out` changes to the next frame, on any scale. Transitions are dropped by the generator of each clip, so that they
+    do not depend on the clips beside it; without generators none are. The loss is the mean over clips, each the mean
+    over its cells.
     """
     target = return_targets(points, grid, visible)
     # Split once: indexing at every step would cost a gradient of the size of all frames each time.
     forward, backward = out.unbind(dim=1), back.unbind(dim=1)
     outward = torch.eye(grid.cells, device=out.device).expand(len(out), -1, -1)
     inward = outward
-    walks: dict[int, Transition] = {0: _transition(forward[0], backward[0], config, generator)}  # by length
+    walks: dict[int, Transition] = {0: _transition(forward[0], backward[0], config, generators)}  # by length
     for length in range(1, len(forward)):
-        outward = outward @ _transition(forward[length - 1], forward[length], config, generator)
+        outward = outward @ _transition(forward[length - 1], forward[length], config, generators)
         if length > 1:
-            inward = _transition(backward[length - 1], backward[length - 2], config, generator) @ inward
-        crossing = _transition(forward[length], backward[length - 1], config, generator)
+            inward = _transition(backward[length - 1], backward[length - 2], config, generators) @ inward
+        crossing = _transition(forward[length], backward[length - 1], config, generators)
         walks[length] = outward @ (crossing @ inward)
     weight = target.valid if change is None else target.valid * _motion_weights(change, config.motion)
     costs = {length: _cross_entropy(walk, target, weight) for length, walk in walks.items()}
@@ -124,16 +127,16 @@ def _transition(
     start: Float[Tensor, "b c h w"],
     end: Float[Tensor, "b c h w"],
     config: WalksConfig,
-    generator: torch.Generator | None,
+    generators: Sequence[torch.Generator],
 ) -> Transition:
     """Compute the probabilities of stepping from the cells of one feature map to those of another."""
     queries = start.flatten(2).transpose(1, 2)
     others = range(1, min(config.negatives, len(end) - 1) + 1)
     keys = [end, *(end.roll(other, dims=0) for other in others)]  # the clip itself, then negatives from other clips
     score = at_least_fp32(torch.cat([torch.bmm(queries, key.flatten(2)) for key in keys], dim=2)) / config.temperature
-    if config.dropout and generator is not None:
-        dropped = torch.rand(score.shape, generator=generator, device=score.device) < config.dropout
-        score = score.masked_fill(dropped, -1e4)
+    if config.dropout and generators:
+        drawn = [torch.rand(score.shape[1:], generator=one, device=score.device) for one in generators]
+        score = score.masked_fill(torch.stack(drawn) < config.dropout, -1e4)
     # Steps to other clips end the walk: rows then sum to less than one.
     return score.softmax(dim=2)[..., : queries.shape[1]]
 
@@ -145,7 +148,7 @@ def _motion_weights(change: Float[Tensor, "b cells"], share: float) -> Float[Ten
 
 def _cross_entropy(walk: Transition, target: ReturnTargets, weight: Float[Tensor, "b cells"]) -> Scalar:
     cost = -(target.weight * (walk + 1e-8).log()).sum(dim=2)
-    return (cost * weight).sum() / weight.sum().clamp_min(1)
+    return ((cost * weight).sum(dim=1) / weight.sum(dim=1).clamp_min(1)).mean()
 
 
 def object_loss(walk: Transition, pasted: PastedObjects) -> Scalar:
@@ -153,14 +156,14 @@ def object_loss(walk: Transition, pasted: PastedObjects) -> Scalar:
 
     Unlike the cross-entropy to a cell, it does not separate the cells of an object from each other.
     """
-    count = int(max(pasted.start.max(), pasted.end.max())) + 1
-    end = one_hot(pasted.end, count).float()
+    ids = torch.arange(pasted.count, device=walk.device)
+    end = (pasted.end[..., None] == ids).float()
     reached = walk @ end
     cost = -(reached.gather(2, pasted.start[..., None])[..., 0] + 1e-6).log()
-    start = one_hot(pasted.start, count).float() * (end.sum(dim=1, keepdim=True) > 0)  # objects that can be reached
+    start = (pasted.start[..., None] == ids).float() * (end.sum(dim=1, keepdim=True) > 0)  # objects that can be reached
     cells = start.sum(dim=1)
     object_costs = (cost[..., None] * start).sum(dim=1) / cells.clamp_min(1)
-    return object_costs.sum() / (cells > 0).sum().clamp_min(1)
+    return (object_costs.sum(dim=1) / (cells > 0).sum(dim=1).clamp_min(1)).mean()
 
 
 @torch.no_grad()
@@ -173,7 +176,6 @@ def _diagnostics(walks: dict[int, Transition], target: ReturnTargets, grid: Grid
         near = ((cell - target.cells).abs().amax(dim=-1) <= 1).float()
         diagnostics[f"return_rate_{length}"] = (near * target.valid).sum() / target.valid.sum().clamp_min(1)
     longest = walks[max(walks)]
-    cells = torch.tensor(float(grid.cells))
-    diagnostics["entropy"] = -(longest * longest.clamp_min(1e-12).log()).sum(dim=2).mean() / cells.log()
+    diagnostics["entropy"] = -(longest * longest.clamp_min(1e-12).log()).sum(dim=2).mean() / math.log(grid.cells)
     diagnostics["visible"] = target.valid.mean()
     return diagnostics

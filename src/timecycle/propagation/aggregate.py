@@ -36,7 +36,7 @@ def aggregate(
     grid = features.grid.subdivided(subcells)
     if not memory:
         values = features.cells.new_zeros(grid.y.cells, grid.x.cells, space.channels)
-        return LabelMap(values, torch.zeros(space.channels, dtype=torch.bool, device=values.device), grid, subcells)
+        return LabelMap(values, torch.zeros(space.channels, dtype=torch.bool), grid, subcells)
     known = torch.stack([frame.labels.known for frame in memory])
     all_equal = bool((known == known[0]).all())
     if all_equal:
@@ -99,7 +99,7 @@ def _votes_of_groups(
     labels = [blocks.reshape(len(blocks), -1, known.shape[1]) for blocks in _labels(memory)]
     votes = torch.zeros_like(labels[0])
     for group, matches in zip(known_groups.tolist(), matches_by_group, strict=True):
-        channels = (group_of_channel == group).nonzero().squeeze(1)
+        channels = (group_of_channel == group).nonzero().squeeze(1).to(votes.device)
         own = aggregate_labels(matches, [label[..., channels].flatten(1) for label in labels])
         votes[..., channels] = own.reshape(len(own), -1, len(channels))
     return votes.flatten(1)
@@ -116,7 +116,8 @@ def _votes_per_reference(
         temperature=config.temperature,
         weighting="per_reference",
     )
-    weight = aggregate_labels(matches, [channels.float().expand(features.grid.cells, -1) for channels in known])
+    counted = known.float().to(features.cells.device)
+    weight = aggregate_labels(matches, [channels.expand(features.grid.cells, -1) for channels in counted])
     votes = aggregate_labels(matches, _labels(memory)).reshape(len(weight), -1, known.shape[1])
     return torch.where(weight[:, None] > 0, votes / weight[:, None].clamp_min(1e-12), 0).flatten(1)
 

@@ -14,6 +14,7 @@ from timecycle.confidence.signals import Signals
 from timecycle.labels.label_map import LabelMap
 from timecycle.matching.neighbours import Packing
 from timecycle.model.encoder import FeatureMap
+from timecycle.propagation.frame_encoder import RgbImage
 from timecycle.propagation.settings import PropagateConfig
 
 Channels = Bool[Tensor, " channels"]
@@ -25,7 +26,7 @@ class MemoryFrame:
 
     index: int
     features: FeatureMap
-    labels: LabelMap  # on the device of the features
+    labels: LabelMap  # its values are on the device of the features
     annotated: Channels | None = None  # of an annotated frame: the channels that its annotation decides (on the CPU)
     packing: Packing = field(default_factory=Packing)  # of the features
 
@@ -118,19 +119,21 @@ def memory_signals(
     memory: Memory,
     history: History,
     config: PropagateConfig,
+    image: RgbImage,
 ) -> Signals:
     """Compute the signals of a frame with this label map, compared with the oldest other recent frame."""
     past = next((other for other in reversed(memory.recent) if other.index != frame.index), None)
     grid = frame.features.grid
+    window = config.window(grid, annotated=False)
     return estimator.signals(
         frame.index,
         frame.features,
         frame.packing,
         labels,
         history=history,
-        past=estimator.comparison_frame(past.features, past.labels, past.packing) if past is not None else None,
-        window=config.window(grid, annotated=False),
+        past=None if past is None else estimator.comparison_frame(past.features, past.labels, past.packing, window),
         annotation_window=config.window(grid, annotated=True),
+        image=image,
     )
 
 
@@ -139,6 +142,6 @@ def _without_propagated(frame: MemoryFrame, channels: Channels) -> MemoryFrame:
     removed = channels if frame.annotated is None else channels & ~frame.annotated
     if not bool(removed.any()):
         return frame
-    kept = ~removed.to(frame.labels.known.device)
-    labels = replace(frame.labels, known=frame.labels.known & kept, values=frame.labels.values * kept)
+    values = frame.labels.values * ~removed.to(frame.labels.values.device)
+    labels = replace(frame.labels, known=frame.labels.known & ~removed, values=values)
     return replace(frame, labels=labels)

@@ -4,13 +4,13 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
-import numpy as np
 import torch
 
 from timecycle.confidence.history import History
+from timecycle.device import host_tensor
 from timecycle.errors import LabelError, SettingsError, VideoError
 from timecycle.labels.fitting import absent_where_empty, fit_sizes, refuse_empty
-from timecycle.labels.guided import guided_argmax
+from timecycle.labels.guided import guide_of, guided_argmax
 from timecycle.labels.label_map import Decide, LabelMap, upsample_argmax
 from timecycle.labels.space import Labels, Space, combine
 from timecycle.matching.neighbours import packed_like
@@ -127,20 +127,19 @@ class Propagator:
                 features, list(self.memory), space=space, config=self.config, packing=packing, target=self.target
             )
         device = features.cells.device
-        values, known = aggregated.values.to(device), aggregated.known.to(device)
+        values, known = aggregated.values.to(device), aggregated.known
         annotated = None
         if labels is not None:
             annotated = space.annotated_channels(labels)
-            channels = annotated.to(device)
             encoded = space.encode(labels, grid).to(device)
-            values = combine(encoded, values, annotated_channels=channels, exclusive=space.exclusive)
-            known = known | channels
+            values = combine(encoded, values, annotated_channels=annotated, exclusive=space.exclusive)
+            known = known | annotated
         self.image_size = image.shape[:2]
         self.latest = MemoryFrame(index, features, LabelMap(values, known, grid, subcells), annotated, packing)
         self.memory.add(self.latest)
         self._fit_target(self.latest, space)
         self.steps += 1
-        return LabelMap(values.cpu(), known.cpu(), grid, subcells)
+        return LabelMap(host_tensor(values, "labels"), known, grid, subcells)
 
     def _fit_target(self, latest: MemoryFrame, space: Space) -> None:
         """Fit the target model where it is due, which is counted from the last annotated frame."""
@@ -155,8 +154,7 @@ class Propagator:
         space = self._require_space()
         decide: Decide = upsample_argmax
         if self.config.guided_filter:
-            guide = torch.from_numpy(np.require(image, requirements=["C", "W"]))  # torch warns of read-only arrays
-            decide = partial(guided_argmax, image=guide, subcells=label_map.subcells)
+            decide = partial(guided_argmax, image=guide_of(image), subcells=label_map.subcells)
         decoded: Labels = space.decode(label_map.values, label_map.grid, decide)
         return decoded if labels is None else space.restore_annotated(labels, decoded)
 

@@ -19,7 +19,7 @@ class PropagateConfig:
     enlarge: float = 1.0  # how far a smaller video is enlarged towards it; 1: not at all
     square: bool = False  # ignore the aspect ratio, as the 2019 release did
     past_frames: int = 7  # K of the paper: the last frames in memory besides the annotated ones
-    older_frames: int = 0  # earlier frames that are also in memory, one of every `older_interval`
+    older_frames: int = 3  # earlier frames that are also in memory, one of every `older_interval`
     older_interval: int = 5  # counted from the last annotated frame
     anchor_frames: int = 8  # annotated frames that stay in memory; more of them cost time
     neighbours: int = 10  # k of top-k; larger values smooth the labels and blur small objects
@@ -29,10 +29,10 @@ class PropagateConfig:
     anchor_window_px: float | None = 96  # the same for annotated frames, which may be far away in time; None: anywhere
     window_shape: WindowShape = "disc"  # or `square`
     subcells: int = 1  # labels along each side of a feature cell, matched together: outlines finer than the cells
-    sharpening: float = 1.0  # power of the aggregated labels; above 1 uncertainty does not spread from frame to frame
-    target_weight: float = 0.0  # of the target model, a classifier learned from the annotated frames; 0: none
+    sharpening: float = 3.0  # power of the aggregated labels; above 1 uncertainty does not spread from frame to frame
+    target_weight: float = 0.5  # of the target model, a classifier learned from the annotated frames; 0: none
     target_interval: int = 5  # frames after which the target model is fitted again
-    guided_filter: bool = False  # draw outlines along the edges of the image: masks and parts
+    guided_filter: bool = True  # draw outlines along the edges of the image: masks and parts
     stretch: bool = False  # stretch every channel to [0, 1] on every frame, as the 2019 release did
     repeat_first: bool = False  # early frames repeat the first one for each missing past frame (2019 release)
     direction: Literal["both", "forward"] = "both"  # both: also propagate backward in time from annotated frames

@@ -1,7 +1,7 @@
 """The target model: a small classifier of one video, learned from its annotated frames while it is propagated.
 
-Softmax regression from descriptors to the channels of a label map. It is fitted to the annotated frames, which always
-count for half, and to the clear cells of recent frames, and fitted again as frames come. Its posterior is a prior for
+Softmax regression from descriptors to the channels of a label map. It is fitted to the annotated frames, which count
+for most, and to the clear cells of recent frames, and fitted again as frames come. Its posterior is a prior for
 the aggregated labels: an object that drifts onto what looks like the background is pulled back. Where it disagrees
 with the votes about an object it cannot tell the object apart, and counts less.
 """
@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from timecycle.device import reads_at_once
 from timecycle.labels.label_map import LabelValues
 from timecycle.model.encoder import FeatureMap
 from timecycle.propagation.memory import Memory, MemoryFrame
@@ -23,15 +24,17 @@ Posterior = Float[Tensor, "cell_rows cell_columns channels"]
 _L2 = 0.001
 _ITERATIONS = 12
 _ITERATIONS_AGAIN = 4  # from the last weights
+_ANNOTATED = 0.75  # share of the annotated frames in what it is fitted to
 _FRAMES = 4  # propagated frames it is fitted to, besides annotated ones
 _CLEAR = 0.8  # share of the strongest label in a cell of a propagated frame that is learned from
+_FADED = 0.3  # of its annotated size: an object that is smaller counts less, what is left of it may be wrong
 _SEEN = 0.5  # cells that a channel needs in order to be learned
 _SMALLEST = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class TargetModel:
-    """The weights of a softmax regression, the last row being the bias, and the channels it was fitted to."""
+    """The weights of a softmax regression, the last row being the bias, and the channels it decides."""
 
     weights: Float[Tensor, "dimensions channels"]
     seen: Bool[Tensor, " channels"]
@@ -51,8 +54,9 @@ class TargetModel:
 def fit_target(memory: Memory, start: TargetModel | None = None) -> TargetModel:
     """Fit the model to a memory with annotated frames; `start` is the last one."""
     samples = [_samples(frame) for frame in _frames(memory)]
+    shown = _shown(memory.anchors)
     with _one_thread():
-        return _fit(samples, start)
+        return _fit(samples, shown, start)
 
 
 def with_prior(values: LabelValues, posterior: Posterior, *, weight: float, subcells: int = 1) -> LabelValues:
@@ -76,10 +80,10 @@ def with_prior(values: LabelValues, posterior: Posterior, *, weight: float, subc
 
 @dataclass(frozen=True, eq=False)
 class _Samples:
-    """The cells of one frame."""
+    """The cells of one frame, and which of them are learned from."""
 
     inputs: Float[Tensor, "cells dimensions"]
-    labels: Float[Tensor, "cells channels"]
+    labels: Float[Tensor, "cells channels"]  # 0 where a cell is not learned from
     known: Bool[Tensor, " channels"]
     annotated: bool
 
@@ -93,13 +97,35 @@ def _frames(memory: Memory) -> Iterator[MemoryFrame]:
         yield others[place * len(others) // count]
 
 
+def _shown(anchors: Sequence[MemoryFrame]) -> Bool[Tensor, " channels"]:
+    """Return which channels the last annotated frame that decides them shows.
+
+    An object that was annotated as absent must not come back because an earlier frame shows it.
+    """
+    device = anchors[0].features.cells.device
+    shown = torch.zeros_like(anchors[0].labels.known, device=device)
+    for frame in anchors:
+        if frame.annotated is not None:
+            decided = frame.annotated.to(device)
+            shown = torch.where(decided, frame.labels.of_cells().sum(dim=(0, 1)) >= _SEEN, shown)
+    return shown
+
+
 def _samples(frame: MemoryFrame) -> _Samples:
     labels = frame.labels.of_cells().flatten(0, 1)
     inputs = _inputs(frame.features)
     if not frame.is_annotated:
-        clear = labels.amax(dim=1) > _CLEAR
-        labels, inputs = labels[clear], inputs[clear]
+        share, channel = labels.max(dim=1)
+        learned = (share > _CLEAR) & ((channel > 0) | _every_second(labels))  # background is plentiful
+        if reads_at_once(labels.device):
+            labels, inputs = labels[learned], inputs[learned]
+        else:  # leaving cells out would wait for the device
+            labels = labels * learned[:, None]
     return _Samples(inputs, labels, frame.labels.known, frame.is_annotated)
+
+
+def _every_second(cells: Float[Tensor, "cells _"]) -> Bool[Tensor, " cells"]:
+    return torch.arange(len(cells), device=cells.device) % 2 == 0
 
 
 def _inputs(features: FeatureMap) -> Float[Tensor, "cells dimensions"]:
@@ -108,35 +134,47 @@ def _inputs(features: FeatureMap) -> Float[Tensor, "cells dimensions"]:
     return torch.cat([cells * cells.shape[1] ** 0.5, cells.new_ones(len(cells), 1)], dim=1)
 
 
-def _fit(samples: Sequence[_Samples], start: TargetModel | None) -> TargetModel:
+def _fit(samples: Sequence[_Samples], shown: Bool[Tensor, " channels"], start: TargetModel | None) -> TargetModel:
     """Minimise the balanced cross-entropy by steps with a fixed bound of its curvature (Böhning 1992)."""
     inputs = torch.cat([one.inputs for one in samples])
     labels = torch.cat([one.labels for one in samples])
-    by_origin = [[one for one in samples if one.annotated == kind] for kind in (True, False)]
-    share = torch.cat([_balanced(group) for group in by_origin if group])
-    unknown = torch.cat([~one.known.expand(len(one.labels), -1) for one in samples])
+    annotated, others = ([one for one in samples if one.annotated == kind] for kind in (True, False))
+    size = torch.stack([one.labels.sum(dim=0) for one in annotated]).amax(dim=0)
+    share = _balanced(annotated, _ANNOTATED, torch.full_like(size, _SEEN))
+    if others:
+        least = (_FADED * len(others) * size).clamp_min(_SEEN)
+        share = torch.cat([share, _balanced(others, 1 - _ANNOTATED, least)])
     ridge = torch.full((inputs.shape[1],), _L2, device=inputs.device)
     ridge[-1] = 0  # not of the constant
-    seen = labels.sum(dim=0) >= _SEEN
-    curvature = 0.5 * (inputs.T @ (inputs * share[:, None])) + torch.diag(ridge + _SMALLEST)
-    factor = torch.linalg.cholesky(curvature)
+    seen = (labels.sum(dim=0) >= _SEEN) & shown
+    weighted = (inputs * share[:, None]).T
+    factor = torch.linalg.cholesky(0.5 * (weighted @ inputs) + torch.diag(ridge + _SMALLEST))
+    observed = weighted @ labels
+    unknown = None
+    if not all(bool(one.known.all()) for one in samples):
+        unknown = torch.cat([~one.known.expand(len(one.labels), -1) for one in samples]).to(inputs.device)
     if start is None:
         weights, iterations = inputs.new_zeros(inputs.shape[1], labels.shape[1]), _ITERATIONS
     else:
         weights, iterations = start.weights, _ITERATIONS_AGAIN
     for _ in range(iterations):
-        logits = (inputs @ weights).masked_fill(unknown, -torch.inf)
-        slope = inputs.T @ ((logits.softmax(dim=1) - labels) * share[:, None]) + ridge[:, None] * weights
+        logits = inputs @ weights
+        if unknown is not None:
+            logits.masked_fill_(unknown, -torch.inf)
+        slope = weighted @ logits.softmax(dim=1) - observed + ridge[:, None] * weights
         weights = weights - torch.cholesky_solve(slope, factor)
     return TargetModel(weights, seen)
 
 
-def _balanced(samples: Sequence[_Samples]) -> Float[Tensor, " cells"]:
-    """Return weights of cells that give every channel that occurs the same total, all together a half."""
+def _balanced(samples: Sequence[_Samples], total: float, least: Float[Tensor, " channels"]) -> Float[Tensor, " cells"]:
+    """Return weights of cells that give every channel that occurs the same share of `total`.
+
+    A channel with less than its `least` number of cells gets that much less.
+    """
     labels = torch.cat([one.labels for one in samples])
     mass = labels.sum(dim=0)
     occurs = mass >= _SEEN
-    per_channel = torch.where(occurs, 0.5 / (occurs.sum().clamp_min(1) * mass.clamp_min(_SEEN)), 0)
+    per_channel = torch.where(occurs, total / (occurs.sum().clamp_min(1) * mass.clamp_min(least)), 0)
     return labels @ per_channel
 
 

@@ -251,7 +251,7 @@ class _Run:
                 if history is not None:
                     history = blend_histories(history, backward.history, self._estimator.per_object(share))
             if features is not None:
-                signals = self._signals(propagator, label_map, history)
+                signals = self._signals(propagator, label_map, history, frame)
             confidence = self._estimate(frame.index, signals, label_map)
             labels = propagator.decode(self._without_uncertain(label_map, confidence), annotation, frame.image)
             yield LabelledFrame(
@@ -283,7 +283,7 @@ class _Run:
             label_map = self._advance(propagator, frame, encoded.features, "backward", key)
             self._update_history(propagator, label_map)
             backward_only = frame.index < self._first
-            signals = self._signals(propagator, label_map, propagator.history) if backward_only else None
+            signals = self._signals(propagator, label_map, propagator.history, frame) if backward_only else None
             if not backward_only:
                 self._spool.write(frame.index, encoded.features)
             self.work.write_backward(frame.index, BackwardFrame(label_map, propagator.history, signals))
@@ -363,13 +363,21 @@ class _Run:
             history = self._estimator.history_after(propagator.latest.index, label_map, propagator.history)
             propagator.history = history
 
-    def _signals(self, propagator: Propagator, label_map: LabelMap, history: History | None) -> Signals | None:
+    def _signals(
+        self, propagator: Propagator, label_map: LabelMap, history: History | None, frame: Frame
+    ) -> Signals | None:
         """Compute the signals of the propagator's latest frame; None where they are not needed."""
         latest = propagator.latest
         if history is None or latest is None or self._estimator.is_fully_annotated(latest.index):
             return None
         return memory_signals(
-            self._estimator, latest, label_map, memory=propagator.memory, history=history, config=self.config
+            self._estimator,
+            latest,
+            label_map,
+            memory=propagator.memory,
+            history=history,
+            config=self.config,
+            image=frame.image,
         )
 
     def _estimate(self, index: int, signals: Signals | None, label_map: LabelMap) -> Confidence | None:
@@ -406,7 +414,9 @@ class _Run:
 
     @cached_property
     def _estimator(self) -> ConfidenceEstimator:
-        return ConfidenceEstimator(space=self.space, labels=self.labels, encode=self._features)
+        return ConfidenceEstimator(
+            space=self.space, labels=self.labels, encode=self._features, sharpening=self.config.sharpening
+        )
 
     @cached_property
     def _frame_encoder(self) -> FrameEncoder:

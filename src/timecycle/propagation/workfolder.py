@@ -198,7 +198,7 @@ def _memory_frame(
     masks = [mask for mask in (known, annotated) if mask is not None]
     if known is None or any(mask.shape != channels or mask.dtype != torch.bool for mask in masks):
         raise ValueError(f"the channels of frame {index} are others")
-    labels = LabelMap(values.to(device), known.to(device), grid, subcells)
+    labels = LabelMap(values.to(device), known, grid, subcells)
     return MemoryFrame(index, features, labels, annotated)
 
 

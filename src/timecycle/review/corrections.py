@@ -15,6 +15,7 @@ from typing import Any
 
 from timecycle.concurrency import BackgroundWriter
 from timecycle.confidence.fusion import ConfidenceConfig
+from timecycle.device import Device
 from timecycle.errors import LabelError, OutputError
 from timecycle.files import make_folder, write_text
 from timecycle.labels import KINDS, Labels
@@ -62,9 +63,12 @@ def correct(
     video: Video | None = None,
     encoder: Encoder | None = None,
     object_id: int | None = None,
+    device: Device | None = None,
     progress: Progress | None = None,
 ) -> list[CorrectedInterval]:
     """Annotate frames of a finished run again. Video and encoder must be those of the run.
+
+    The encoder is loaded to the `device` of the run, or to another where the run's is missing.
 
     Corrections between the same two annotated frames are propagated together. All of them are one entry of the history.
     A mask of one object shows the object `object_id`, which may be new. Without `object_id` it shows the object whose
@@ -74,7 +78,7 @@ def correct(
     with run.lock_finished():
         recover(run)
         record = run.finished_record()
-        with _opened(run, record, video, encoder) as (source, loaded):
+        with _opened(run, record, video, encoder, device) as (source, loaded):
             fitted = fit_labels(source, corrections)
             _check_kind(folder, record, corrections)
             job = _Job(run, record, source, loaded)
@@ -251,7 +255,11 @@ def _replace_rows(path: Path, rows: Mapping[int, str], target: Path) -> None:
 
 @contextmanager
 def _opened(
-    folder: OutputFolder, record: Mapping[str, Any], video: Video | None, encoder: Encoder | None
+    folder: OutputFolder,
+    record: Mapping[str, Any],
+    video: Video | None,
+    encoder: Encoder | None,
+    device: Device | None,
 ) -> Iterator[tuple[Video, Encoder]]:
     """Open the video and load the encoder of the run where they are not given; refuse others."""
     with ExitStack() as stack:
@@ -260,7 +268,7 @@ def _opened(
         else:
             folder.check_video(video, record)
         if encoder is None:
-            encoder = _load_encoder(folder, record)
+            encoder = _load_encoder(folder, record, device)
         if encoder.sha256 != record["encoder"]["sha256"]:
             raise OutputError(
                 f"the encoder {encoder.name} is not the one that propagated the labels in {folder.path}",
@@ -269,7 +277,7 @@ def _opened(
         yield video, encoder
 
 
-def _load_encoder(folder: OutputFolder, record: Mapping[str, Any]) -> Encoder:
+def _load_encoder(folder: OutputFolder, record: Mapping[str, Any], device: Device | None) -> Encoder:
     origin = record.get("origin")
     if not origin:
         raise OutputError(
@@ -277,7 +285,7 @@ def _load_encoder(folder: OutputFolder, record: Mapping[str, Any]) -> Encoder:
         )
     # The folder may come from anyone: it must not choose what is downloaded.
     with offline():
-        return load_encoder(origin["encoder"], device=origin["device"], precision=origin["precision"])
+        return load_encoder(origin["encoder"], device=device or origin["device"], precision=origin["precision"])
 
 
 def _check_kind(folder: Path, record: Mapping[str, Any], corrections: Mapping[int, Labels]) -> None:

@@ -17,10 +17,10 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from timecycle.confidence.fusion import ConfidenceConfig
+from timecycle.device import Device
 from timecycle.errors import OutputError, SettingsError, first_line
 from timecycle.labels import KINDS, Labels
 from timecycle.labels.space import Objects
-from timecycle.model.inference import Device
 from timecycle.model.registry import PrecisionChoice
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.runs.outputs import LabelFiles

@@ -21,12 +21,12 @@ from typing import Any, TextIO
 
 from timecycle.concurrency import BackgroundWriter
 from timecycle.confidence.fusion import ConfidenceConfig
+from timecycle.device import Device
 from timecycle.errors import LabelError, OutputError, first_line
 from timecycle.files import lock, make_folder, write_text, writing
 from timecycle.kernel.library import find_kernel
 from timecycle.labels import Labels
 from timecycle.model.encoder import Encoder
-from timecycle.model.inference import Device
 from timecycle.model.registry import PrecisionChoice
 from timecycle.propagation.pass_cache import PassCache
 from timecycle.propagation.settings import PropagateConfig

@@ -153,6 +153,7 @@ class CycleExample:
     frames: UInt8[np.ndarray, "n side side 3"]
     patch: UInt8[np.ndarray, "p p 3"]
     theta: Float32[Tensor, "3"]
+    seed: int  # of the objective's random numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,6 +170,7 @@ class WalkExample:
     visible: Bool[Tensor, "cells"]
     start_objects: UInt8[Tensor, "cells"]
     end_objects: UInt8[Tensor, "cells"]
+    seed: int  # of the objective's random numbers
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,7 @@ class Examples:
         theta = choose_patch(clip, self.config.patches, rng)
         patch = cut_patch(clip[-1], theta, self.config.patches.patch_px)
         # The patch may have other colours than its frame, so that colours alone do not match it.
-        return CycleExample(clip, photometric(patch[None], self.config.views, rng)[0], theta)
+        return CycleExample(clip, photometric(patch[None], self.config.views, rng)[0], theta, _seed(rng))
 
     def _walk(
         self, clip: UInt8[np.ndarray, "n side side 3"], epoch: int, position: int, rng: np.random.Generator
@@ -222,4 +224,8 @@ class Examples:
         forward, backward = (photometric(view, config, rng) for view in views)
         targets, visible = map_points(cells, maps, objects)
         starts, ends = objects_at(cells, objects, 0), objects_at(cell_centres(grid_of(size)), objects, 1)
-        return WalkExample(forward, backward, targets, visible, starts, ends)
+        return WalkExample(forward, backward, targets, visible, starts, ends, _seed(rng))
+
+
+def _seed(rng: np.random.Generator) -> int:
+    return int(rng.integers(2**63))

@@ -1,11 +1,15 @@
-"""Training in one process or many, with the same code: torchrun sets the rank, DDP averages gradients, signals stop."""
+"""Training in one process or many, with the same code: torchrun sets the rank, DDP averages gradients, signals stop.
+
+Gradients are averaged by NCCL between CUDA devices, one for each process, and by gloo between processors. What the
+processes tell each other beside gradients always goes over gloo, which can wait for long.
+"""
 
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import FrameType
 
@@ -14,16 +18,21 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from timecycle.device import CPU, Device, pick_device
+from timecycle.errors import SettingsError
+
 _TIMEOUT = timedelta(seconds=120)  # when a process has died: the scheduler restarts the run
-_INDEX_TIMEOUT = timedelta(days=1)
+_MAIN_TIMEOUT = timedelta(days=1)  # of what the main process does alone
 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """The rank of this process, and the number of processes."""
+    """The rank of this process, the number of processes, and what this one computes on."""
 
     rank: int = 0
     world_size: int = 1
+    device: torch.device = CPU
+    control: dist.ProcessGroup | None = None  # None: the one of the gradients
 
     @property
     def is_main(self) -> bool:
@@ -37,30 +46,50 @@ def process_group() -> ProcessGroup:
 
 
 @contextmanager
-def initialised_group() -> Iterator[ProcessGroup]:
-    """Connect the processes of the group for the duration of a block."""
+def initialised_group(device: Device = "auto") -> Iterator[ProcessGroup]:
+    """Connect the processes of the group for the duration of a block; each takes a CUDA device of its own."""
     group = process_group()
+    picked = pick_device(device)
     if group.world_size == 1:
-        yield group
+        yield replace(group, device=picked)
         return
-    dist.init_process_group("gloo", timeout=_TIMEOUT)
+    picked = _own_device(picked, int(os.environ.get("LOCAL_RANK", "0")))
+    dist.init_process_group("nccl" if picked.type == "cuda" else "gloo", timeout=_TIMEOUT)
     try:
-        yield group
+        control = dist.new_group(backend="gloo", timeout=_TIMEOUT) if picked.type == "cuda" else None
+        yield replace(group, device=picked, control=control)
     finally:
         dist.destroy_process_group()
+
+
+def _own_device(device: torch.device, local_rank: int) -> torch.device:
+    """Return the device of one of several processes on a machine."""
+    if device.type == "mps":
+        raise SettingsError("several processes cannot share an mps device", remedy="use one process, or --device cpu")
+    if device.type != "cuda":
+        return device
+    count = torch.cuda.device_count()
+    if local_rank >= count:
+        raise SettingsError(
+            f"process {local_rank} of this machine has no CUDA device: there are {count}",
+            remedy=f"start {count} with torchrun --nproc_per_node {count}, or use --device cpu",
+        )
+    torch.cuda.set_device(local_rank)
+    return torch.device("cuda", local_rank)
 
 
 def with_averaged_gradients(model: nn.Module, group: ProcessGroup, *, some_unused: bool) -> nn.Module:
     """Wrap the model in DDP if there are several processes; `some_unused`: some steps leave parameters unused."""
     if group.world_size == 1:
         return model
-    return DistributedDataParallel(model, find_unused_parameters=some_unused)
+    devices = [group.device] if group.device.type == "cuda" else None
+    return DistributedDataParallel(model, device_ids=devices, find_unused_parameters=some_unused)
 
 
 def barrier(group: ProcessGroup) -> None:
-    """Wait for all processes, however long the main one probes videos."""
+    """Wait for all processes, however long the main one probes videos or validates."""
     if group.world_size > 1:
-        dist.monitored_barrier(timeout=_INDEX_TIMEOUT)
+        dist.monitored_barrier(group.control, timeout=_MAIN_TIMEOUT)
 
 
 def any_process(flag: bool, group: ProcessGroup) -> bool:
@@ -68,7 +97,7 @@ def any_process(flag: bool, group: ProcessGroup) -> bool:
     if group.world_size == 1:
         return flag
     largest = torch.tensor([float(flag)])
-    dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+    dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=group.control)
     return bool(largest.item())
 
 

@@ -55,7 +55,7 @@ def position_r2(features: Features, positions: Float[Tensor, "cells 2"]) -> floa
     train_positions, test_positions = (positions.repeat(count, 1) for count in (half, len(features) - half))
     mean, centre = train.mean(dim=0), train_positions.mean(dim=0)
     x, y = train - mean, train_positions - centre
-    gram = x.T @ x / len(x) + _RIDGE * torch.eye(x.shape[1], dtype=x.dtype) / x.shape[1]
+    gram = x.T @ x / len(x) + _RIDGE * torch.eye(x.shape[1]).to(x) / x.shape[1]
     fitted = torch.linalg.solve(gram, x.T @ y / len(x))
     error = ((test - mean) @ fitted + centre - test_positions).square().mean()
     return float(1 - error / (test_positions - centre).square().mean())

@@ -18,6 +18,7 @@ from torch import Tensor
 from timecycle.data.augment.clips import ClipReader
 from timecycle.data.augment.views import ViewConfig, apply_view, choose_view, photometric, view_to_view
 from timecycle.data.corpus.order import generator
+from timecycle.device import host_tensor
 from timecycle.files import make_folder
 from timecycle.grid import Grid
 from timecycle.model.encoder import FeatureMap
@@ -84,14 +85,9 @@ class HeldOutClips:
     @torch.no_grad()
     def score(self, encoder: ResNet) -> HeldOutScores:
         """Score an encoder in evaluation mode, always in fp32."""
-        was_training = encoder.training
-        encoder.eval()
         grid = grid_of(self.clips.shape[2])
-        clips, count = self.clips, self.clips.shape[1]
-        frames = _encode(encoder, clips.flatten(0, 1)).reshape(len(clips), count, -1, grid.y.cells, grid.x.cells)
-        first, second = (_encode(encoder, view) for view in (self.first, self.second))
-        encoder.train(was_training)
-        returned, static = cycle_accuracy(frames, moving_cells(clips, grid), grid)
+        frames, first, second = self.encoded(encoder)
+        returned, static = cycle_accuracy(frames, moving_cells(self.clips, grid), grid)
         health = feature_health(frames[:, 0].flatten(2).transpose(1, 2), cell_centres(grid))
         return HeldOutScores(
             warp_accuracy=warp_accuracy(first, second, self.maps, grid),
@@ -99,6 +95,15 @@ class HeldOutClips:
             static_share=static,
             **health,
         )
+
+    @torch.no_grad()
+    def encoded(self, encoder: ResNet) -> tuple[Float[Tensor, "b n c h w"], Features, Features]:
+        """Encode the clips and both views in evaluation mode."""
+        was_training = encoder.training
+        encoder.eval()
+        frames, first, second = (_encode(encoder, part) for part in (self.clips.flatten(0, 1), self.first, self.second))
+        encoder.train(was_training)
+        return frames.reshape(*self.clips.shape[:2], *frames.shape[1:]), first, second
 
 
 def read_held_out(reader: ClipReader, count: int, *, side_px: int) -> HeldOutClips:
@@ -124,7 +129,9 @@ def read_held_out(reader: ClipReader, count: int, *, side_px: int) -> HeldOutCli
 def _encode(encoder: ResNet, images: UInt8[Tensor, "images side side 3"]) -> Float[Tensor, "images c h w"]:
     """Encode images in batches, to bound the memory."""
     batches = [images[start : start + _BATCH] for start in range(0, len(images), _BATCH)]
-    return torch.cat([encode(encoder, batch, bf16=False) for batch in batches])
+    device = next(encoder.parameters()).device
+    features = [encode(encoder.learned, batch.to(device), "fp32") for batch in batches]
+    return host_tensor(torch.cat(features), "validation")  # where scores are computed, some of them in float64
 
 
 @torch.no_grad()
@@ -133,7 +140,7 @@ def draw_matches(held_out: HeldOutClips, encoder: ResNet, path: Path, *, clips: 
     grid = grid_of(held_out.clips.shape[2])
     rows = []
     for clip in held_out.clips[:clips]:
-        a, b = encode(encoder, clip[[0, -1]], bf16=False)
+        a, b = _encode(encoder, clip[[0, -1]])
         maps = [FeatureMap(features.permute(1, 2, 0), grid) for features in (a, b)]
         found = match(*maps)
         sure = consistent(found, match(*reversed(maps)))

@@ -4,31 +4,39 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+import torch
+
 from timecycle.concurrency import supports_bf16
 from timecycle.data.augment.clips import ClipConfig
 from timecycle.data.augment.copy_paste import CopyPasteConfig
 from timecycle.data.augment.patches import PatchConfig
 from timecycle.data.augment.views import ViewConfig
 from timecycle.errors import SettingsError
-from timecycle.model.inference import Precision
 from timecycle.model.localizer import min_patch_cells
 from timecycle.model.resnet import ResNetConfig, grid_of
 from timecycle.objectives.cycles import CyclesConfig
 from timecycle.objectives.walks import WalksConfig
 
 Objective = Literal["walks", "cycles"]
-PrecisionChoice = Literal["auto", "fp32", "bf16"]
+TrainPrecision = Literal["fp32", "bf16", "fp16"]
+PrecisionChoice = Literal["auto", "fp32", "bf16", "fp16"]
+BatchStatistics = Literal["process", "all", "frozen"]
 Schedule = Literal["cosine", "constant"]
 
 _MIN_PX = 16  # two cells: reflect padding needs more pixels than it adds
 _SEEDS = 2**32
 
 
-def pick_precision(choice: PrecisionChoice) -> Precision:
-    """Resolve `auto` to bf16 where the processor multiplies it; others emulate it, more slowly than fp32."""
+def pick_precision(choice: PrecisionChoice, device: torch.device) -> TrainPrecision:
+    """Resolve `auto` to bf16 where the device multiplies it; on others it is emulated, more slowly than fp32.
+
+    A CUDA device without bf16 takes fp16, whose gradients need a scaled loss.
+    """
     if choice != "auto":
         return choice
-    return "bf16" if supports_bf16() else "fp32"
+    if device.type == "cuda":
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+    return "bf16" if device.type == "cpu" and supports_bf16() else "fp32"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +82,9 @@ class TrainConfig:
     accumulate: int = 1  # micro-batches per batch, for less memory
     seed: int = 0
     precision: PrecisionChoice = "auto"  # of the encoder's convolutions; everything else is fp32
+    batch_statistics: BatchStatistics = "process"  # of batch norm: of each process's clips, of all (CUDA), or frozen
+    channels_last: bool = True  # in memory: faster convolutions on most devices
+    compile: bool = False  # the encoder, with torch.compile: minutes at first, then faster steps on CUDA
     ema_decay: float = 0.998  # of the exponential moving average of the weights, which is saved
     view_px: int = 128  # walks: side of the two views
     localizer_steps: int = 0  # cycles: first steps that train only the localizer
@@ -93,7 +104,11 @@ class TrainConfig:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
 
     def __post_init__(self) -> None:
-        for name, kind in (("objective", Objective), ("precision", PrecisionChoice)):
+        for name, kind in (
+            ("objective", Objective),
+            ("precision", PrecisionChoice),
+            ("batch_statistics", BatchStatistics),
+        ):
             if getattr(self, name) not in get_args(kind):
                 raise SettingsError(
                     f"{name} is {getattr(self, name)!r}", remedy=f"choose one of {', '.join(get_args(kind))}"

@@ -1,15 +1,20 @@
 """One training step: the trained module, the state of a run, and how a batch changes it."""
 
 import copy
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
+from timecycle.device import CPU, host_values, moved
 from timecycle.errors import OutputError, first_line
 from timecycle.grid import Grid
 from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD
@@ -18,9 +23,10 @@ from timecycle.model.tracker import Tracker
 from timecycle.objectives import ObjectiveResult
 from timecycle.objectives.cycles import cycle_losses
 from timecycle.objectives.walks import PastedObjects, walk_losses
-from timecycle.training.settings import TrainConfig, pick_precision
+from timecycle.training.settings import TrainConfig, TrainPrecision, pick_precision
 
 Batch = dict[str, Tensor]
+Network = Callable[[Tensor], Tensor]  # images, normalised as for ImageNet, to features
 Images = UInt8[Tensor, "images height width 3"]
 
 
@@ -30,18 +36,35 @@ class Learner(nn.Module):
     def __init__(self, encoder: ResNet, config: TrainConfig) -> None:
         super().__init__()
         self.config = config
-        self.encoder = encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
+        self.encoder = encoder.to(memory_format=memory_format)  # type: ignore[call-overload]
         self.tracker = _tracker(config) if config.objective == "cycles" else None
+        self._network: Network = torch.compile(self.encoder.learned) if config.compile else self.encoder.learned
 
-    def forward(self, batch: Batch, *, seed: int, train_encoder: bool = True) -> ObjectiveResult:
-        """Compute losses and figures of a batch; `seed` sets the random numbers of the objective."""
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        if self.config.batch_statistics == "frozen":
+            for module in self.encoder.modules():
+                if isinstance(module, nn.BatchNorm2d):
+                    module.eval()
+        return self
+
+    def forward(self, batch: Batch, *, train_encoder: bool = True) -> ObjectiveResult:
+        """Compute losses and figures of a batch, whose `seed` sets the random numbers of each clip."""
+        seeds: list[int] = batch["seed"].tolist()  # always in the host's memory
+        device = next(self.encoder.parameters()).device
+        batch = moved({name: values for name, values in batch.items() if name != "seed"}, device)
         if self.tracker is not None:
             return self._cycles(batch, self.tracker, train_encoder)
-        generator = torch.Generator().manual_seed(seed)
+        generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
         clips = torch.cat([batch["forward"], batch["backward"]])
         forward, backward = self._encode_clips(clips).chunk(2)
         grid, walks = grid_of(self.config.view_px), self.config.walks
         change = cell_change(batch["forward"][:, :2], grid)[:, 0] if walks.motion else None
+        objects = None
+        if walks.pasted:
+            start, end = (batch[name].long() for name in ("start_objects", "end_objects"))
+            objects = PastedObjects(start, end, count=self.config.copy_paste.most + 1)
         return walk_losses(
             forward,
             backward,
@@ -49,9 +72,9 @@ class Learner(nn.Module):
             grid=grid,
             config=walks,
             visible=batch["visible"],
-            pasted=PastedObjects(batch["start_objects"].long(), batch["end_objects"].long()) if walks.pasted else None,
+            pasted=objects,
             change=change,
-            generator=generator,
+            generators=generators,
         )
 
     def _cycles(self, batch: Batch, tracker: Tracker, train_encoder: bool) -> ObjectiveResult:
@@ -68,23 +91,37 @@ class Learner(nn.Module):
         return features.reshape(*clips.shape[:2], *features.shape[1:])
 
     def _encode(self, images: Images) -> Float[Tensor, "images c h w"]:
-        return encode(self.encoder, images, bf16=pick_precision(self.config.precision) == "bf16")
+        return encode(self._network, images, pick_precision(self.config.precision, images.device))
 
 
-def encode(encoder: ResNet, images: Images, *, bf16: bool) -> Float[Tensor, "images c h w"]:
+def encode(network: Network, images: Images, precision: TrainPrecision) -> Float[Tensor, "images c h w"]:
     """Encode images to L2-normalised features, in fp32 whatever the precision of the convolutions."""
-    mean, std = (torch.tensor(values) * 255 for values in (IMAGENET_MEAN, IMAGENET_STD))
+    mean, std = _normalisation(images.device)
     # Channels are last in memory already.
     pixels = ((images - mean) / std).permute(0, 3, 1, 2)
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=bf16):
-        learned = encoder.learned(pixels)
+    with _autocast(images.device, precision):
+        learned = network(pixels)
     return F.normalize(learned.float(), dim=1)
+
+
+@lru_cache(maxsize=4)
+def _normalisation(device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the mean and the standard deviation of colours (0 to 255); kept, because copying them waits."""
+    mean, std = (torch.tensor(values, device=device) * 255 for values in (IMAGENET_MEAN, IMAGENET_STD))
+    return mean, std
+
+
+def _autocast(device: torch.device, precision: TrainPrecision) -> AbstractContextManager[None]:
+    if precision == "fp32":
+        return nullcontext()
+    return torch.autocast(device.type, dtype={"bf16": torch.bfloat16, "fp16": torch.float16}[precision])
 
 
 def cell_change(clips: UInt8[Tensor, "b n height width 3"], grid: Grid) -> Float[Tensor, "b steps cells"]:
     """Return the mean absolute difference of each frame to the next over each feature cell, in levels of 255."""
     change = (clips[:, 1:].float() - clips[:, :-1].float()).abs().mean(dim=-1)
-    return torch.einsum("yh,bnhw,xw->bnyx", grid.y.area(), change, grid.x.area()).flatten(2)
+    rows, columns = (axis.area().to(clips.device) for axis in (grid.y, grid.x))
+    return torch.einsum("yh,bnhw,xw->bnyx", rows, change, columns).flatten(2)
 
 
 def _tracker(config: TrainConfig) -> Tracker:
@@ -104,14 +141,18 @@ class State:
     learner: Learner
     ema: ResNet  # the exponential moving average of the encoder: what a run saves in the end
     optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler  # of the loss, whose gradients would vanish in fp16; does nothing otherwise
     step: int = 0
     skipped: int = 0  # steps in a row whose loss or gradient was not finite
 
     @classmethod
-    def fresh(cls, encoder: ResNet, config: TrainConfig) -> "State":
+    def fresh(cls, encoder: ResNet, config: TrainConfig, device: torch.device = CPU) -> "State":
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(config.seed)  # of the initial weights of a learned localizer
-            learner = Learner(encoder, config)
+            learner = Learner(encoder, config).to(device)
+        average = copy.deepcopy(learner.encoder).eval().requires_grad_(False)
+        if config.batch_statistics == "all":
+            nn.SyncBatchNorm.convert_sync_batchnorm(learner.encoder)  # type: ignore[no-untyped-call]
         settings = config.optimizer
         optimizer = torch.optim.AdamW(
             learner.parameters(),
@@ -119,8 +160,8 @@ class State:
             betas=(settings.beta1, settings.beta2),
             weight_decay=settings.weight_decay,
         )
-        average = copy.deepcopy(learner.encoder).eval().requires_grad_(False)
-        return cls(config, learner, average, optimizer)
+        precision = pick_precision(config.precision, device)
+        return cls(config, learner, average, optimizer, torch.amp.GradScaler(device.type, enabled=precision == "fp16"))
 
     def advance(self, model: nn.Module, micro_batches: Iterable[Batch]) -> ObjectiveResult:
         """Make one step on a batch of equal micro-batches; `model` is the learner, or its DDP wrapper."""
@@ -129,18 +170,20 @@ class State:
         self.optimizer.zero_grad(set_to_none=True)
         outcomes = []
         train_encoder = self.step >= self.config.localizer_steps
-        for number, micro_batch in enumerate(micro_batches):
-            seed = (self.config.seed * 1_000_003 + self.step) * 1_009 + number
-            outcome: ObjectiveResult = model(micro_batch, seed=seed, train_encoder=train_encoder)
-            (outcome.total / self.config.accumulate).backward()  # type: ignore[no-untyped-call]
+        for number, micro_batch in enumerate(micro_batches, start=1):
+            with _averaging(model, last=number == self.config.accumulate):
+                outcome: ObjectiveResult = model(micro_batch, train_encoder=train_encoder)
+                self.scaler.scale(outcome.total / self.config.accumulate).backward()  # type: ignore[no-untyped-call]
             outcomes.append(outcome)
+        self.scaler.unscale_(self.optimizer)
         norm = nn.utils.clip_grad_norm_(self.learner.parameters(), self.config.optimizer.clip_norm)
-        if torch.isfinite(norm):
-            self.optimizer.step()
+        if math.isfinite(host_values(norm[None], "finite gradient")[0]):
+            self.scaler.step(self.optimizer)
             update_average(self.ema, self.learner.encoder, self.config.ema_decay, self.step)
             self.skipped = 0
         else:
             self.skipped += 1
+        self.scaler.update()
         self.step += 1
         return _mean(outcomes, norm)
 
@@ -151,6 +194,7 @@ class State:
             "learner": self.learner.state_dict(),
             "ema": self.ema.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "scaler": self.scaler.state_dict(),
             "config": asdict(self.config),
         }
 
@@ -176,11 +220,20 @@ class State:
         self.learner.load_state_dict(saved["learner"])
         self.ema.load_state_dict(saved["ema"])
         self.optimizer.load_state_dict(saved["optimizer"])
+        self.scaler.load_state_dict(saved["scaler"])
 
     def _set_learning_rate(self) -> None:
         learning_rate = self.config.optimizer.learning_rate_at(self.step, total=self.config.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
+
+
+def _averaging(model: nn.Module, *, last: bool) -> AbstractContextManager[None]:
+    """Average gradients over processes only after the last micro-batch of a step."""
+    if isinstance(model, DistributedDataParallel) and not last:
+        waiting: AbstractContextManager[None] = model.no_sync()
+        return waiting
+    return nullcontext()
 
 
 @torch.no_grad()

@@ -13,12 +13,16 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from timecycle.data.augment.clips import ClipReader
 from timecycle.data.corpus.loader import Loader
+from timecycle.device import Device, host_values, pick_device, pinned
 from timecycle.errors import SettingsError
 from timecycle.files import clear_unfinished, lock, make_folder
 from timecycle.model.resnet import ResNet, random_resnet
@@ -117,11 +121,13 @@ def train(  # noqa: PLR0913  a user may set many things
     licence: str = "",
     callbacks: Callbacks | None = None,
     processes: int = 0,
+    device: Device = "auto",
 ) -> TrainingResult:
     """Train an encoder on the videos below a folder or on a pack, from random weights or from `start`.
 
     Up to `processes` processes probe the videos first; a script that asks for them must be importable. The card of the
-    weights states `licence`, and the licence and training data of the initial weights from `start_card`.
+    weights states `licence`, and the licence and training data of the initial weights from `start_card`. A run may be
+    resumed on another `device`, with the precision that it began with.
     """
     callbacks = callbacks or Callbacks()
     videos = VideoSource(location=str(videos)) if isinstance(videos, Path) else videos
@@ -131,7 +137,8 @@ def train(  # noqa: PLR0913  a user may set many things
     if start is not None:
         config = dataclasses.replace(config, encoder=start.config)  # this is the encoder that is trained
     with ExitStack() as stack:
-        group = stack.enter_context(initialised_group())
+        group = stack.enter_context(initialised_group(device))
+        _check_device(config, group)
         if group.is_main:
             if not resume:
                 check_videos(videos)
@@ -140,7 +147,7 @@ def train(  # noqa: PLR0913  a user may set many things
                 config = _resumed_config(folder, config, start)
                 compare_videos(videos, folder, callbacks.warning)
             else:
-                config = dataclasses.replace(config, precision=pick_precision(config.precision))
+                config = dataclasses.replace(config, precision=pick_precision(config.precision, group.device))
                 _prepare(videos, folder, overwrite=overwrite, callbacks=callbacks, processes=processes)
         barrier(group)  # until the index is written
         corpus = read_corpus(videos, folder, config)
@@ -159,7 +166,7 @@ def train(  # noqa: PLR0913  a user may set many things
             config=config,
             licence=licence or NO_LICENCE,
             group=group,
-            state=State.fresh(encoder, config),
+            state=State.fresh(encoder, config, group.device),
             examples=Examples(reader, config),
             held_out=held_out,
             callbacks=callbacks,
@@ -222,7 +229,12 @@ class _Run:
         )
         with (
             stop_signals(self.callbacks.info) as signals,
-            Loader(self.examples, micro_batches, workers=self.config.workers) as loader,
+            Loader(
+                self.examples,
+                micro_batches,
+                workers=self.config.workers,
+                finish=partial(pinned, device=self.group.device),
+            ) as loader,
         ):
             stopped = False
             while self.state.step < self.config.steps and not stopped:
@@ -232,6 +244,8 @@ class _Run:
                 if journal is not None:
                     now = time.monotonic()
                     self._report(journal, outcome, now - step_began, loader.seconds_waited / (now - began))
+                if self._due(self.config.validate_every):
+                    barrier(self.group)  # until the main process has validated, which may take longer than a step
                 stopped = any_process(bool(signals), self.group)
                 if stopped or self._due(self.config.checkpoint_every):
                     self._save()
@@ -241,9 +255,9 @@ class _Run:
         return dataclasses.replace(self._finish(before), batch=self.config.batch, interrupted=interrupted)
 
     def _report(self, journal: Journal, outcome: ObjectiveResult, seconds: float, data_share: float) -> None:
-        losses = {name: float(value) for name, value in outcome.losses.items()}
-        figures = {name: float(value) for name, value in outcome.diagnostics.items()}
-        line: dict[str, Any] = {"total": float(outcome.total), **losses, **figures}
+        named = {"total": outcome.total, **outcome.losses, **outcome.diagnostics}
+        line: dict[str, Any] = dict(zip(named, host_values(torch.stack(list(named.values())), "report"), strict=True))
+        losses, figures = ({name: line[name] for name in part} for part in (outcome.losses, outcome.diagnostics))
         if self._due(self.config.validate_every) and self.held_out is not None:
             scores = self.held_out.score(self.state.ema).figures()
             line |= {f"held_out_{name}": value for name, value in scores.items()}
@@ -296,13 +310,29 @@ def _read_held_out(corpus: Corpus, config: TrainConfig) -> HeldOutClips:
     return read_held_out(reader, config.held_out_clips, side_px=side_px)
 
 
-def steps_in(minutes: float, videos: VideoSource, folder: Path, config: TrainConfig) -> int:
+def _check_device(config: TrainConfig, group: ProcessGroup) -> None:
+    """Refuse settings that the device does not have, instead of computing something else."""
+    if config.precision == "fp16" and group.device.type != "cuda":
+        raise SettingsError(
+            f"precision is fp16, which is trained with on CUDA devices only, and this is {group.device.type}",
+            remedy="use precision=bf16 or fp32",
+        )
+    if config.batch_statistics == "all" and group.device.type != "cuda" and group.world_size > 1:
+        raise SettingsError(
+            f"batch_statistics=all is computed between CUDA devices only, and this is {group.device.type}",
+            remedy="use batch_statistics=process or frozen",
+        )
+
+
+def steps_in(minutes: float, videos: VideoSource, folder: Path, config: TrainConfig, device: Device = "auto") -> int:
     """Return the number of steps that take about so many minutes on indexed videos, by timing a few of them."""
-    seconds, _ = time_steps(videos, folder, config)
+    seconds, _ = time_steps(videos, folder, config, device=device)
     return max(round(minutes * 60 / seconds), 1)
 
 
-def time_steps(videos: VideoSource, folder: Path, config: TrainConfig, *, timed: int = _TIMED) -> tuple[float, float]:
+def time_steps(
+    videos: VideoSource, folder: Path, config: TrainConfig, *, timed: int = _TIMED, device: Device = "auto"
+) -> tuple[float, float]:
     """Time some steps on real clips and discard their result.
 
     Return the seconds of a step, and the share of them that is spent waiting for clips.
@@ -310,7 +340,7 @@ def time_steps(videos: VideoSource, folder: Path, config: TrainConfig, *, timed:
     corpus = read_corpus(videos, folder, config)
     reader = ClipReader(corpus.footage, corpus.training.entries, config.clips, seed=config.seed)
     examples = Examples(reader, config)
-    state = State.fresh(random_resnet(config.encoder, seed=config.seed), config)
+    state = State.fresh(random_resnet(config.encoder, seed=config.seed), config, pick_device(device))
     with Loader(examples, examples.micro_batches(range(_WARMUP + timed)), workers=config.workers) as loader:
         began, waited = time.monotonic(), 0.0
         for step in range(_WARMUP + timed):

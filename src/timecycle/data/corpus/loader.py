@@ -28,7 +28,7 @@ class Loader:
     """An iterator over batches; use it in a `with` block, so that the workers stop when the loop does.
 
     `make_example(epoch, position)` must be a pure function. `workers` threads prefetch up to `prefetch` batches;
-    with 0 workers, examples are made while the loop waits.
+    with 0 workers, examples are made while the loop waits. `finish` is applied to every batch before it is given out.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class Loader:
         *,
         workers: int = 1,
         prefetch: int = 2,
+        finish: Callable[[Batch], Batch] = dict,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         if workers < 0 or prefetch < 1:
@@ -47,6 +48,7 @@ class Loader:
             )
         self.seconds_waited = 0.0  # that the loop has waited for data
         self._make_example = make_example
+        self._finish = finish
         self._clock = clock
         self._batches = self._prefetched(batches, workers, prefetch)
 
@@ -83,7 +85,7 @@ class Loader:
         keys = chain.from_iterable(submitted)
         with closing(ordered(pool, self._example, keys, ahead=prefetch * len(first))) as examples:
             for batch in requested:
-                yield collate([next(examples) for _ in batch])
+                yield self._finish(collate([next(examples) for _ in batch]))
 
     def _example(self, key: SampleKey) -> Example:
         epoch, position = key

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from timecycle.device import Device
 from timecycle.evaluation.methods.method import NO_WEIGHTS_SHA256, Flow, Method, Prediction, RgbImage
 from timecycle.evaluation.methods.optical_flow import OpticalFlow
 from timecycle.labels import Labels
 from timecycle.model.encoder import Encoder
-from timecycle.model.inference import Device
 from timecycle.model.registry import PrecisionChoice, encoder_names, load_encoder
 from timecycle.propagation.flow import correspond
 from timecycle.propagation.settings import PropagateConfig

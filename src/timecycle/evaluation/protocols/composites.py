@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from timecycle.concurrency import usable_cores
+from timecycle.data.augment.articulated import ArticulatedConfig, make_articulated
 from timecycle.data.augment.composites import CompositesConfig, Frames, ObjectMasks, make_composite
 from timecycle.data.corpus.index import make_index
 from timecycle.errors import OutputError
@@ -35,7 +36,11 @@ class Composites(Davis):
 
 
 def make_composites(
-    videos: Path, folder: Path, config: CompositesConfig | None = None, *, progress: Progress | None = None
+    videos: Path,
+    folder: Path,
+    config: CompositesConfig | ArticulatedConfig | None = None,
+    *,
+    progress: Progress | None = None,
 ) -> Path:
     """Write as many composites as DAVIS-2016 val has clips; a complete folder with the same settings is kept."""
     config = config or CompositesConfig()
@@ -52,7 +57,10 @@ def make_composites(
     write_text(record, settings)
     names = [f"composite-{number:02d}" for number in range(CLIPS["2016"])]
     for number, name in enumerate(names):
-        frames, masks = make_composite(videos, entries, config, number)
+        if isinstance(config, ArticulatedConfig):
+            frames, masks = make_articulated(videos, entries, config, number)
+        else:
+            frames, masks = make_composite(videos, entries, config, number)
         _write(folder, name, frames, masks)
         if progress is not None:
             progress(number + 1, len(names))

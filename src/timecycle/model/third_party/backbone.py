@@ -13,10 +13,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from timecycle.device import Device
 from timecycle.errors import TimecycleError, WeightsError, first_line
 from timecycle.extras import import_extra
 from timecycle.model.hub import HubName, hub_file, is_offline, read_json, summarised_retries
-from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, Device, Precision
+from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, Precision
 from timecycle.model.third_party.network import NetworkEncoder, Padded, Scaling, measure_geometry
 
 _DEEPEST_STRIDE_PX = 16  # larger cells localise poorly

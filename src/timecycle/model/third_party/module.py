@@ -6,9 +6,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from timecycle.device import Device
 from timecycle.errors import WeightsError, first_line
 from timecycle.model.encoder import Encoder
-from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, Device, Precision, ResNetEncoder
+from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, Precision, ResNetEncoder
 from timecycle.model.resnet import ResNet
 from timecycle.model.third_party.network import NetworkEncoder, Padded, Scaling, measure_geometry
 from timecycle.model.weights import CLASSIFIER, build_resnet, hash_state

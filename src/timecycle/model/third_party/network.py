@@ -8,9 +8,10 @@ import torch.nn.functional as F  # noqa: N812
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
+from timecycle.device import Device, pick_device
 from timecycle.grid import grid_over
 from timecycle.model.encoder import FeatureMap
-from timecycle.model.inference import Device, Precision, pick_device
+from timecycle.model.inference import Precision
 from timecycle.model.weights import hash_state, refuse_not_finite
 
 
