@@ -101,6 +101,10 @@ def evaluations() -> Iterator[Evaluation]:
         yield Evaluation(name=f"jhmdb_sample_{_file(encoder)}", find=_jhmdb, encoder=encoder)
     for encoder in (DEFAULT_ENCODER, "identity", "dis-flow", "rgb", "efficientnet-lite0-s8", "vgg16"):
         yield small(name=f"reconstruction_240p_{_file(encoder)}", find=_reconstruction, encoder=encoder)
+    for name, find in {"badja": _badja, "reconstruction": _reconstruction}.items():
+        yield small(
+            name=f"{name}_240p_default_{_file(DEFAULT_ENCODER)}", find=find, encoder=DEFAULT_ENCODER, preset="default"
+        )
     # In fp32 VGG-16 takes as long as all the others together; davis2016_eight_240p shows what bf16 changes.
     for encoder in _COMPARED:
         yield Evaluation(

@@ -40,6 +40,7 @@ from recipes import RECIPES
 from record import RESULTS
 from score_tables import (
     IMAGE_SIZE,
+    INFERENCE,
     METHOD,
     SECONDS_PER_FRAME,
     WINDOW,
@@ -231,7 +232,11 @@ def _headline(results: Results) -> str:
         "L1, 5 frames": ("reconstruction-5-10-every-10", "L1_5", 1),
         "L1, 10 frames": ("reconstruction-5-10-every-10", "L1_10", 1),
     }
-    by_benchmark = {(r.report.benchmark, r.report.encoder): r.report for r in results.reports}
+    by_benchmark = {
+        (r.report.benchmark, r.report.encoder): r.report
+        for r in results.reports
+        if inference_name(r.report.config) == "plain"
+    }
     rows = []
     for name, report in sorted(reports.items(), key=lambda item: -item[1].scores["JF"]):
         by = compare(report, ours).differences[0]
@@ -265,6 +270,11 @@ def _steps(results: Results) -> str:
     }
     plain = _in_common_settings(results)
     compared |= {f"`plain`, {method_name(name)}": plain[name] for name in _ENCODERS if name in plain}
+    compared |= {
+        f"`default`, {method_name(r.encoder)}": r
+        for r in _davis_reports(results, 480)
+        if inference_name(r.config) == "default" and r.encoder != DEFAULT_ENCODER
+    }
     if any(result.name.startswith("davis2016_720p_best") for result in results.reports):
         compared["`best`"] = _named(results, f"davis2016_720p_best{suffix}")[0]
     rows = [["`default`", f"{100 * whole.scores['JF']:.1f}", "-", "-", "-"]]
@@ -282,7 +292,8 @@ def _scores(results: Results, *, prefix: str, benchmark: str, beside: Sequence[s
     reports = _named(results, prefix, benchmark=benchmark)
     scores = main_scores(reports)
     shown = [score_column(score) for score in (*scores, *beside)]
-    table = score_table(reports, [METHOD, *shown, SECONDS_PER_FRAME, IMAGE_SIZE, WINDOW], order_by=scores[0])
+    columns = [METHOD, *shown, SECONDS_PER_FRAME, INFERENCE, IMAGE_SIZE, WINDOW]
+    table = score_table(reports, columns, order_by=scores[0])
     return _with_provenance(table, reports)
 
 

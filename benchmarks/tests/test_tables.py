@@ -281,8 +281,8 @@ def test_the_table_of_another_benchmark_shows_its_main_scores(tree):
         )
         write_report(tree / f"benchmarks/results/badja_{encoder}.json", report)
     table = cells(script.make_table("badja", script.read_results(tree / "benchmarks/results")))
-    assert table[0] == ["method", "PCK@0.2", "s / frame", "image px", "window px"]
-    assert table[2][3:] == ["240", "48"]
+    assert table[0] == ["method", "PCK@0.2", "s / frame", "inference", "image px", "window px"]
+    assert table[2][4:] == ["240", "48"]
     assert [row[:2] for row in table[2:4]] == [["dense SIFT", "40.0"], ["RGB, mean of 8x8 px", "30.0"]]
 
 
