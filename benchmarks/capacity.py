@@ -67,13 +67,14 @@ def capacity(records: Mapping[str, Mapping[str, Any]], given: Assumptions) -> Ca
     load_hours = clips / load["clips_per_second"] / 3600
     tera_per_clip = cost["tera_operations_per_step"] / cost["clips_per_step"]
     gpu_hours = clips * tera_per_clip / given.gpu_tera_per_second / 3600
-    list_bytes = clips * index["bytes_per_clip"]
+    mixed = index["clips_in_memory"] * (clips / shards) / index["clips_per_shard"]  # shards of 1 GB hold more
+    list_bytes = shards * index["bytes_per_shard"] + mixed * index["bytes_per_clip"]
     training = (
         Line("pack, once", _hours(pack_hours, "core"), pack_hours * given.core_hour, "core-hours per hour of video"),
         Line("keep, a month", f"{_count(size / _TERA)} TB", shards * given.gb_month, "bytes per hour of video"),
         Line("shards of 1 GB", _count(shards), 2 * shards / 1e3 * given.thousand_puts, "a tar and its index each"),
         Line("clips", f"{_count(clips / 1e6)} million", None, "clips per hour of video"),
-        Line("list of clips, in every process", f"{_count(list_bytes / _GIGA)} GB", None, "bytes per clip"),
+        Line("list of clips, in every process", f"{_count(list_bytes / 1e6)} MB", None, "shards and clips in use"),
         Line("decode, one pass", _hours(load_hours, "core"), load_hours * given.core_hour, "clips per second"),
         Line("learn, one pass", _hours(gpu_hours, "GPU"), gpu_hours * given.gpu_hour, "operations of `full`"),
     )

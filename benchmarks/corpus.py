@@ -1,6 +1,6 @@
 """Measure packing, loading, training from S3 and bulk labelling, with a local S3 server, a Ray cluster and kills.
 
-    python benchmarks/corpus.py RAW_VIDEO --work DIR [--only pack load index train bulk] [--clips 300]
+    python benchmarks/corpus.py RAW_VIDEO --work DIR [--only pack load train bulk] [--clips 300]
 
 Needs the extras s3 and bulk, and rclone. Results: corpus_pack.json and so on, one per measurement.
 """
@@ -19,10 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-import tracemalloc
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +31,12 @@ from kills import TINY
 from record import write_record
 from timecycle.config import train_config
 from timecycle.data.augment.clips import ClipChoice, ClipConfig, choose_clip, read_clip
-from timecycle.data.corpus.footage import PackFootage
 from timecycle.data.corpus.index import Entry, find_videos
-from timecycle.data.corpus.order import generator, shard_sample_at
-from timecycle.data.packing.pack import Pack, PackConfig, check_pack, pack, pack_index, read_pack, read_shards
-from timecycle.data.packing.shards import ShardCache, read_shard, shard_text
+from timecycle.data.corpus.order import generator
+from timecycle.data.packing.footage import PackFootage
+from timecycle.data.packing.pack import PackConfig, check_pack, pack, read_pack, read_shards
+from timecycle.data.packing.shard_list import list_shards
+from timecycle.data.packing.shards import Shard, ShardCache
 from timecycle.files import make_folder
 from timecycle.model.resnet import ResNet
 from timecycle.store import FolderStore, open_store
@@ -53,7 +51,7 @@ from s3_server import S3Server  # noqa: E402
 
 _CONFIG = PackConfig(shard_mb=8)
 _ADDRESS = "s3://bucket/pack"
-_MEASUREMENTS = ("pack", "load", "index", "train", "bulk")
+_MEASUREMENTS = ("pack", "load", "train", "bulk")
 _KILL_SECONDS = 30
 _CORRUPT = 5  # videos
 _CORRUPT_BYTES = 300  # to which they are truncated
@@ -77,7 +75,6 @@ def main() -> int:
     measurements: dict[str, Callable[[Path, Path, S3Server], Mapping[str, Any]]] = {
         "pack": measure_pack,
         "load": measure_load,
-        "index": measure_index,
         "train": measure_train,
         "bulk": measure_bulk,
     }
@@ -157,7 +154,8 @@ def _tars(server: S3Server) -> int:
 
 def measure_load(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
     """Compare loading clips from S3 with plain decoding and resizing of the same frames from disk, in turns."""
-    store, entries = _packed(footage, work)
+    store, shards = _packed(footage, work)
+    entries = [entry for shard in shards for entry in shard.entries()]
     config = ClipConfig(min_motion=0)
     files = _files_on_disk(store, entries, work / "load_files")
     ratios, ours_rate = [], []
@@ -165,8 +163,9 @@ def measure_load(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
     for turn in range(turns):
         shutil.rmtree(work / "load_cache", ignore_errors=True)
         cache = ShardCache(store, work / "load_cache", limit_bytes=1e9)
-        reader = PackFootage(cache, entries, mixed_shards=4)
-        order = reader.order(entries, seed=turn)
+        listed = list_shards(shards, 0.0, clip_frames=config.frames, is_usable=lambda _: True)
+        reader = PackFootage(cache, listed, "training", is_usable=lambda _: True, mixed_shards=4)
+        order = reader.order(seed=turn)
         samples = [entries[order.sample(0, position)] for position in range(len(entries) // 2)]
         choices = [
             choose_clip(entry, config, generator(seed=turn, epoch=0, position=position))
@@ -190,10 +189,9 @@ def measure_load(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
     }
 
 
-def _packed(footage: Path, work: Path) -> tuple[Any, Sequence[Entry]]:
+def _packed(footage: Path, work: Path) -> tuple[Any, Sequence[Shard]]:
     store = open_store(_ADDRESS)
-    done: Pack = pack(footage, store, work / "pack_s3", _CONFIG, workers=2)
-    return store, pack_index(read_shards(store, done)).entries
+    return store, list(read_shards(store, pack(footage, store, work / "pack_s3", _CONFIG, workers=2)))
 
 
 def _files_on_disk(store: Any, entries: Sequence[Entry], folder: Path) -> dict[str, Path]:
@@ -228,55 +226,6 @@ def _resized_crop(image: np.ndarray, entry: Entry, choice: ClipChoice, config: C
     )
     crop = np.asarray(picture.resize((side, side), Image.Resampling.BILINEAR, box=source))
     return crop[:, ::-1] if choice.is_flipped else crop
-
-
-# The clip index
-
-
-def measure_index(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
-    """Measure the clip index of larger packs, made of the pack's own shards repeated under other names."""
-    store = open_store(_ADDRESS)
-    began = time.perf_counter()
-    shards = read_shards(store, read_pack(store))
-    read = time.perf_counter() - began
-    texts = [shard_text(shard) for shard in shards]
-    tracemalloc.start()
-    entries = _repeated_index(texts, 20)
-    size, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    growth = []
-    for times in (10, 100, 1000):
-        began = time.perf_counter()
-        some = _repeated_index(texts, times)
-        listing_seconds = time.perf_counter() - began
-        counts = tuple(Counter(entry.path.split("/")[0] for entry in some).values())
-        positions = range(0, len(some), len(some) // 200)
-        began = time.perf_counter()
-        for position in positions:
-            shard_sample_at(seed=0, epoch=0, position=position, counts=counts, mixed_shards=8)
-        sampling_seconds = (time.perf_counter() - began) / len(positions)
-        growth.append(
-            {
-                "shards": len(counts),
-                "clips": len(some),
-                "seconds_to_list": round(listing_seconds, 3),
-                "milliseconds_per_sample": round(1e3 * sampling_seconds, 3),
-            }
-        )
-    return {
-        "growth": growth,
-        "bytes_per_clip": round(size / len(entries)),
-        "seconds_to_read_a_shard_index": read / len(shards),
-    }
-
-
-def _repeated_index(texts: Sequence[str], times: int) -> Sequence[Entry]:
-    shards = (
-        replace(read_shard(text, where="the pack"), name=f"shard-{turn:04d}{number:02d}")
-        for turn in range(times)
-        for number, text in enumerate(texts)
-    )
-    return pack_index(shards).entries
 
 
 # Training

@@ -96,9 +96,9 @@ def draw_corpus(records: Mapping[str, Record]) -> RgbImage:
     videos, shards, workers = figure.subplots(1, 3)
     _plot_measured(videos, [(one["videos"], one["seconds"]) for one in packed["growth"]])
     _label(videos, "packing, two processes", "videos", "seconds")
-    samples = [(one["shards"], one["milliseconds_per_sample"]) for one in index["growth"]]
-    shards.loglog(*zip(*samples, strict=True), color=COLOURS[0], linewidth=1.8, marker="o", markersize=4)
-    _label(shards, "sampling the next clip", "shards", "milliseconds per clip")
+    samples = [(one["shards"], one["next_start_microseconds_per_sample"]) for one in index["growth"]]
+    _plot_measured(shards, samples)
+    _label(shards, "looking up the next clip", "shards", "microseconds per clip")
     rates = [(count, bulk["videos"] / bulk["labelling_seconds"][name]) for count, name in ((1, "one"), (2, "two"))]
     _plot_measured(workers, rates, through_first=True)
     _label(workers, "bulk on Ray, one thread each", "workers", "videos per second")

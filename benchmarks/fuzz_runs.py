@@ -29,7 +29,7 @@ from kills import TINY
 from timecycle.bulk.manifest import read_manifest
 from timecycle.config import train_config
 from timecycle.data.corpus.index import read_index
-from timecycle.data.packing.pack import PackConfig, check_pack, pack, pack_index, read_pack, read_shards
+from timecycle.data.packing.pack import PackConfig, check_pack, pack, read_pack, read_shards
 from timecycle.data.packing.shards import ShardCache
 from timecycle.errors import TimecycleError
 from timecycle.files import prepend_checksum
@@ -303,7 +303,7 @@ def read_packed(case: DamagedPack) -> None:
                 digest = hashlib.sha256(path.read_bytes()).hexdigest()
                 expect(digest in case.clips, f"{path.name} of {shard.name} is not what was packed")
 
-    _read([lambda: pack_index(read_shards(store, read_pack(store))), lambda: check_pack(store), clips])
+    _read([lambda: list(read_shards(store, read_pack(store))), lambda: check_pack(store), clips])
 
 
 _TABLE = (

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from recipes import held_out_videos
 from record import write_record
-from timecycle.data.augment.clips import ClipConfig, ClipReader
+from timecycle.data.augment.clips import ClipConfig, ClipReader, usable
 from timecycle.data.corpus.footage import FolderFootage
 from timecycle.data.corpus.index import make_index
 from timecycle.data.corpus.order import generator
@@ -90,7 +90,7 @@ def _shift_cosine(
 def _images(videos: Path) -> list[UInt8[np.ndarray, "side side 3"]]:
     clips = ClipConfig(frames=2, short_side_px=_SIDE_PX, crop_px=_SIDE_PX, flip=False)
     index = make_index(videos, videos.parent / "held_out.jsonl")
-    reader = ClipReader(FolderFootage(videos), index.entries, clips, seed=0)
+    reader = ClipReader(FolderFootage(videos, usable(index.entries, clips)), clips, seed=0)
     samples = [divmod(number, len(reader)) for number in range(_FRAMES)]
     return [
         reader.read(epoch, position, generator(seed=0, epoch=epoch, position=position)).frames[0]

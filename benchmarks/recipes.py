@@ -25,7 +25,7 @@ from record import RESULTS, write_record
 from timecycle.concurrency import usable_cores
 from timecycle.config import build, train_config
 from timecycle.data.corpus.index import make_index
-from timecycle.data.corpus.order import split
+from timecycle.data.corpus.split import split
 from timecycle.evaluation.evaluate import evaluate
 from timecycle.evaluation.methods.registry import load_method
 from timecycle.evaluation.protocols.composites import find_composites, make_composites

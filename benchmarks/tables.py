@@ -739,6 +739,25 @@ def _corpus(results: Results) -> str:
     return f"{markdown(['measurement', 'result'], rows, right=(1,))}\n{origins}\n"
 
 
+def _corpus_index(results: Results) -> str:
+    """Make the table of what a process holds of a pack."""
+    record = _record(results, "corpus_index")
+    rows = [
+        [
+            f"{one['clips']:,}",
+            f"{one['shards']:,}",
+            f"{one['all_clips_mb']:,.0f} MB",
+            f"{one['next_start_mb']:,.0f} MB",
+            f"{one['first_start_seconds']:,.1f} s",
+            f"{1e3 * one['next_start_seconds']:,.0f} ms",
+            f"{one['next_start_microseconds_per_sample']:,.0f} µs",
+        ]
+        for one in record["measured"]["growth"]
+    ]
+    heads = ["clips", "shards", "memory, all clips", "memory", "first start", "next start", "a look-up"]
+    return f"{markdown(heads, rows, right=range(len(heads)))}\n{_origin(record)}\n"
+
+
 def _fuzz(results: Results) -> str:
     record = _record(results, "fuzz")
     kinds: dict[str, Any] = record["measured"]["by_kind"]
@@ -852,6 +871,7 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "correction_cost": _correction_cost,
     "tuning": _tuning,
     "corpus": _corpus,
+    "corpus_index": _corpus_index,
     "capacity": _capacity,
     "speed": _speed,
     "speed_growth": _speed_growth,

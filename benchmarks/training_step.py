@@ -59,7 +59,7 @@ def measure_pace(videos: Path, objective: str) -> dict[str, float]:
     """Measure the pace of training on real clips."""
     config = train_config(PRESETS[objective])
     with TemporaryDirectory() as folder:
-        index_videos(VideoSource(location=str(videos)), Path(folder), processes=os.cpu_count() or 1, warn=print)
+        index_videos(VideoSource(location=str(videos)), Path(folder), config, processes=os.cpu_count() or 1, warn=print)
         seconds, waiting = time_steps(VideoSource(location=str(videos)), Path(folder), config, timed=_PACED)
     return {
         "seconds_per_step": round(seconds, 3),

@@ -182,7 +182,7 @@ def read_all(reader: ClipReader, *, seed: int = 0, epochs: int = 1) -> dict[tupl
 
 
 def test_clip_depends_only_on_seed_epoch_and_position(videos: Path, index: Index):
-    one, other = (ClipReader(FolderFootage(videos), index.entries, SMALL, seed=0) for _ in range(2))
+    one, other = (ClipReader(FolderFootage(videos, usable(index.entries, SMALL)), SMALL, seed=0) for _ in range(2))
     clips = read_all(one, epochs=2)
     key, clip = (1, 3), other.read(1, 3, generator(seed=0, epoch=1, position=3))
     assert clips[key] == clip.path.encode() + clip.frames.tobytes()
@@ -207,8 +207,11 @@ def test_static_clips_are_replaced_by_the_next_video(mixed: tuple[Path, Index]):
     folder, index = mixed
     assert not any(item.is_static for item in index.entries)
     config = ClipConfig(short_side_px=48, crop_px=40, min_motion=0.5, tries=2)
-    reader = ClipReader(FolderFootage(folder), index.entries, config, seed=0)
-    order = [reader.entries[sample_at(seed=0, epoch=0, position=position, count=4)].path for position in range(4)]
+    reader = ClipReader(FolderFootage(folder, usable(index.entries, config)), config, seed=0)
+    order = [
+        usable(index.entries, config)[sample_at(seed=0, epoch=0, position=position, count=4)].path
+        for position in range(4)
+    ]
     for position, name in enumerate(order):
         clip = reader.read(0, position, generator(seed=0, epoch=0, position=position))
         assert clip_motion(clip.frames) >= 0.5
@@ -219,22 +222,22 @@ def test_static_clips_are_replaced_by_the_next_video(mixed: tuple[Path, Index]):
 def test_videos_without_motion_are_refused_with_a_remedy(mixed: tuple[Path, Index]):
     folder, index = mixed
     config = ClipConfig(short_side_px=48, crop_px=40, min_motion=254)
-    reader = ClipReader(FolderFootage(folder), index.entries, config, seed=0)
+    reader = ClipReader(FolderFootage(folder, usable(index.entries, config)), config, seed=0)
     with pytest.raises(VideoError, match=r"motion above 254 was found in any of 4 videos .*; lower clips.min_motion"):
         reader.read(0, 0, generator(seed=0, epoch=0, position=0))
-    with pytest.raises(VideoError, match=r"none of the 0 videos .* has 4 frames and motion; give other videos"):
-        ClipReader(FolderFootage(folder), [], config, seed=0)
+    with pytest.raises(VideoError, match=r"none of the videos below .* has 4 frames and motion; give other videos"):
+        ClipReader(FolderFootage(folder, usable([], config)), config, seed=0)
 
 
 def test_video_that_became_unreadable_is_counted_and_replaced(videos: Path, index: Index, tmp_path: Path):
     folder = Path(shutil.copytree(videos, tmp_path / "videos"))
     broken = index.entries[1].path
     (folder / broken).write_bytes(b"")
-    reader = ClipReader(FolderFootage(folder), index.entries, SMALL, seed=0)
+    reader = ClipReader(FolderFootage(folder, usable(index.entries, SMALL)), SMALL, seed=0)
     clips = read_all(reader)
-    assert reader.unreadable == {broken: f"{folder / broken} is empty (0 bytes)"}
-    assert clips == read_all(ClipReader(FolderFootage(folder), index.entries, SMALL, seed=0))
-    untouched = read_all(ClipReader(FolderFootage(videos), index.entries, SMALL, seed=0))
+    assert reader.unreadable == {1: f"{folder / broken} is empty (0 bytes)"}
+    assert clips == read_all(ClipReader(FolderFootage(folder, usable(index.entries, SMALL)), SMALL, seed=0))
+    untouched = read_all(ClipReader(FolderFootage(videos, usable(index.entries, SMALL)), SMALL, seed=0))
     assert sum(clips[key] != untouched[key] for key in clips) == 1
     (folder / index.entries[3].path).unlink()
     with pytest.raises(
@@ -252,7 +255,7 @@ def test_clips_of_real_footage(data: Path, tmp_path: Path):
         (tmp_path / name).symlink_to(source / name)
     make_index(tmp_path, tmp_path / "index.jsonl")
     entries = read_index(tmp_path / "index.jsonl").entries
-    reader = ClipReader(FolderFootage(tmp_path), entries, ClipConfig(), seed=0)
+    reader = ClipReader(FolderFootage(tmp_path, usable(entries, ClipConfig())), ClipConfig(), seed=0)
     for position in range(2):
         clip = reader.read(0, position, generator(seed=0, epoch=0, position=position))
         assert clip.frames.shape == (4, 128, 128, 3)

@@ -11,8 +11,8 @@ from training_footage import HEIGHT, WIDTH, world, write_images
 from made_videos import make_video, write_video
 from timecycle.data.corpus import index as indexing
 from timecycle.data.corpus.index import Index, make_index, read_index
-from timecycle.data.corpus.order import split
 from timecycle.data.corpus.probe import Box, grey, image_box, probe_video
+from timecycle.data.corpus.split import split
 from timecycle.errors import VideoError
 
 

@@ -46,7 +46,7 @@ def test_batches_come_in_the_requested_order(workers: int):
 
 def test_examples_are_equal_with_any_number_of_workers(videos: Path, index: Index):
     """Covers clip, patch, view and colours."""
-    reader = ClipReader(FolderFootage(videos), index.entries, ClipConfig(short_side_px=56, crop_px=48), seed=3)
+    reader = ClipReader(FolderFootage(videos, index.entries), ClipConfig(short_side_px=56, crop_px=48), seed=3)
     view = ViewConfig()
 
     def example(epoch: int, position: int) -> dict[str, object]:

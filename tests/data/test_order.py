@@ -12,17 +12,9 @@ from hypothesis import strategies as st
 
 from timecycle.data.augment.clips import ClipConfig, choose_clip
 from timecycle.data.corpus.index import Entry, Index
-from timecycle.data.corpus.order import (
-    generator,
-    positions,
-    sample_at,
-    sample_keys,
-    scene_of,
-    shard_sample_at,
-    shards_at,
-    split,
-)
+from timecycle.data.corpus.order import ShardOrder, generator, positions, sample_at, sample_keys
 from timecycle.data.corpus.probe import Box
+from timecycle.data.corpus.split import scene_of, split
 from timecycle.errors import SettingsError, VideoError
 
 
@@ -92,13 +84,15 @@ def test_invalid_batches_ranks_positions_and_seeds_are_refused():
 )
 def test_epoch_over_shards_visits_every_sample_once_and_few_shards_at_a_time(counts, mixed_shards, seed, epoch):
     firsts = [sum(counts[:shard]) for shard in range(len(counts) + 1)]
-    same = {"seed": seed, "epoch": epoch, "counts": counts, "mixed_shards": mixed_shards}
+    order = ShardOrder(counts, seed=seed, mixed_shards=mixed_shards)
+    assert len(order) == sum(counts)
     seen, opened = [], []
     for position in range(sum(counts)):
-        sample, stop = shard_sample_at(position=position, **same)
+        sample, stop = order.sample(epoch, position)
         seen.append(sample)
         shard = max(number for number in range(len(counts)) if firsts[number] <= sample)
-        assert shard in shards_at(position=position, **same)
+        assert order.shard_of(sample) == (shard, sample - firsts[shard])
+        assert shard in order.shards(epoch, position)
         assert position < stop <= sum(counts)
         if shard not in opened:
             opened.append(shard)
@@ -111,10 +105,7 @@ def test_epoch_over_shards_visits_every_sample_once_and_few_shards_at_a_time(cou
 
 def test_epochs_visit_shards_in_different_orders():
     orders = {
-        tuple(
-            shards_at(seed=0, epoch=epoch, position=position, counts=(1,) * 8, mixed_shards=1)[0]
-            for position in range(8)
-        )
+        tuple(ShardOrder((1,) * 8, seed=0, mixed_shards=1).shards(epoch, position)[0] for position in range(8))
         for epoch in range(5)
     }
     assert len(orders) == 5
@@ -122,7 +113,7 @@ def test_epochs_visit_shards_in_different_orders():
 
 def test_position_beyond_the_shards_is_refused():
     with pytest.raises(SettingsError, match="an epoch of 6 samples has no position 6"):
-        shard_sample_at(seed=0, epoch=0, position=6, counts=(4, 2), mixed_shards=1)
+        ShardOrder((4, 2), seed=0, mixed_shards=1).sample(0, 6)
 
 
 def entry(path: str, *, frames: int = 60, source: str = "") -> Entry:

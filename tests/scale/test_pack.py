@@ -201,7 +201,7 @@ def test_damaged_lists_of_a_pack_raise_a_store_error(short_videos, tmp_path, nam
     readers = {
         "pack.json": lambda: read_pack(store),
         "sources.jsonl": lambda: packed(short_videos, tmp_path / "pack"),
-        "shard-000000.json": lambda: read_shards(store, done),
+        "shard-000000.json": lambda: list(read_shards(store, done)),
     }
     with pytest.raises(StoreError, match=name):
         readers[name]()

@@ -2,8 +2,9 @@
 
 import pytest
 
-from timecycle.data.corpus.footage import PackFootage, shard_of
-from timecycle.data.packing.pack import PackConfig, pack, pack_index, read_shards
+from timecycle.data.packing.footage import PackFootage
+from timecycle.data.packing.pack import PackConfig, pack, read_shards
+from timecycle.data.packing.shard_list import list_shards
 from timecycle.data.packing.shards import ShardCache
 from timecycle.data.packing.transcode import ClipFormat
 from timecycle.errors import SettingsError, StoreError, VideoError
@@ -17,7 +18,21 @@ def packed(short_videos, tmp_path_factory):
     config = PackConfig(clips=ClipFormat(short_side_px=48), shard_mb=0.001)
     done = pack(short_videos, FolderStore(folder), folder / ".pack", config)
     assert len(done.shards) == 20
-    return folder, pack_index(read_shards(FolderStore(folder), done)).entries, done
+    return folder, entries_of(FolderStore(folder), done), done
+
+
+def entries_of(store, done):
+    return [entry for shard in read_shards(store, done) for entry in shard.entries()]
+
+
+def shard_of(entry):
+    return entry.path.partition("/")[0]
+
+
+def footage_of(store, cache, done, **settings):
+    """All clips of the pack: nothing is held out."""
+    shards = list_shards(read_shards(store, done), 0.0, clip_frames=2, is_usable=lambda _: True)
+    return PackFootage(cache, shards, "training", is_usable=lambda _: True, mixed_shards=2, **settings)
 
 
 def cache_of(pack_folder, cache_folder, *, shards: float, done) -> ShardCache:
@@ -57,16 +72,15 @@ def test_limit_below_the_shards_in_use_is_refused(packed, tmp_path):
 
 def test_lost_shards_are_counted_and_too_many_refused(packed, tmp_path):
     folder, entries, done = packed
-    footage = PackFootage(
-        cache_of(folder, tmp_path / "cache", shards=50, done=done), entries, mixed_shards=2, max_lost=0.1
-    )
+    cache = cache_of(folder, tmp_path / "cache", shards=50, done=done)
+    footage = footage_of(FolderStore(folder), cache, done, max_lost=0.1)
     missing = [folder / f"{done.shards[number].name}.tar" for number in (4, 9, 12)]
     for path in missing:
         path.rename(path.with_suffix(".away"))
     try:
         for number in (4, 9):
             with pytest.raises(VideoError, match=rf"is lost: .* has no {missing[0].name[:-6]}"):
-                footage.path(entries[number])
+                footage[number]
         assert len(footage.lost) == 2
         assert footage.path(entries[5]).is_file()
         with pytest.raises(StoreError, match=r"3 of 20 shards of .* are lost, 3 of 20 clips; the last: .* has no"):
@@ -79,10 +93,12 @@ def test_lost_shards_are_counted_and_too_many_refused(packed, tmp_path):
 def test_epoch_reads_every_shard_once_and_prefetches_the_next(packed, tmp_path):
     folder, entries, done = packed
     cache = cache_of(folder, tmp_path / "cache", shards=8, done=done)
-    order = PackFootage(cache, entries, mixed_shards=2).order(entries, seed=1)
+    footage = footage_of(FolderStore(folder), cache, done)
+    order = footage.order(seed=1)
     for epoch in range(2):
         samples = [order.sample(epoch, position) for position in range(20)]
         assert sorted(samples) == list(range(20))
+    assert [footage[sample] for sample in range(20)] == entries
     cache._prefetching.join()  # the next shards are fetched before they are read
     fetched = cache.fetched
     assert 0 < fetched <= 40
@@ -91,9 +107,10 @@ def test_epoch_reads_every_shard_once_and_prefetches_the_next(packed, tmp_path):
 @pytest.mark.slow  # clients take seconds to notice that a server is away
 def test_unreachable_store_does_not_count_as_lost_shards(short_videos, bucket, server, tmp_path):
     config = PackConfig(clips=ClipFormat(short_side_px=48), shard_mb=0.001)
-    entries = pack_index(read_shards(bucket, pack(short_videos, bucket, tmp_path / "work", config))).entries
+    done = pack(short_videos, bucket, tmp_path / "work", config)
+    entries = entries_of(bucket, done)
     impatient = open_store(bucket.name, patience_seconds=1)
-    footage = PackFootage(ShardCache(impatient, tmp_path / "cache", limit_bytes=1e9), entries, mixed_shards=2)
+    footage = footage_of(bucket, ShardCache(impatient, tmp_path / "cache", limit_bytes=1e9), done)
     server.stop()
     try:
         with pytest.raises(StoreError, match="does not answer"):

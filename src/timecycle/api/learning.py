@@ -204,7 +204,7 @@ def _config_for_minutes(minutes: float, config: TrainConfig, job: _Job, callback
     callbacks.info("timing a few steps first, to compute how many fit")
     # Unusable videos are reported when the run itself begins.
     quiet = dataclasses.replace(callbacks, warning=lambda _: None)
-    trainer.prepare(job.videos, job.folder, overwrite=job.overwrite, callbacks=quiet, processes=job.processes)
+    trainer.prepare(job.videos, job.folder, config, overwrite=job.overwrite, callbacks=quiet, processes=job.processes)
     fitting = steps_in(minutes, job.videos, job.folder, config, job.device)
     callbacks.info(f"{fitting} steps take about {minutes:g} minutes here")
     fewest = fewest_steps(config.batch)

@@ -186,7 +186,7 @@ class Train:
         _refuse_several_processes()
         note("timing a few steps first, to compute how many fit")
         trainer.prepare(
-            self._videos, self.out, overwrite=self.overwrite, callbacks=callbacks, processes=os.cpu_count() or 1
+            self._videos, self.out, config, overwrite=self.overwrite, callbacks=callbacks, processes=os.cpu_count() or 1
         )
         fitting = steps_in(minutes, self._videos, self.out, config, self.device)
         say(f"{fitting} steps take about {minutes:g} minutes here")

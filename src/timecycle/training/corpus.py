@@ -1,26 +1,30 @@
 """The data of a run: its videos, some of which are held out, and the training example of every sample.
 
-The videos are those of a folder, or the clips of a pack. The index of a run, RUN/index.jsonl, is frozen when the run
-begins: the folder or the pack may grow later, which would change the order of the clips. An example is a pure function
-of its epoch and position.
+The videos are those of a folder, or the clips of a pack. What a run trains on is frozen when it begins, in
+RUN/index.jsonl or for a pack RUN/shards.jsonl: the folder or the pack may grow later, which would change the order of
+the clips. An example is a pure function of its epoch and position.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Float32, UInt8
 from torch import Tensor
 
-from timecycle.data.augment.clips import ClipReader, usable
+from timecycle.data.augment.clips import ClipReader, is_usable, usable
 from timecycle.data.augment.copy_paste import choose_object, map_points, objects_at, paste
 from timecycle.data.augment.patches import choose_patch, cut_patch
 from timecycle.data.augment.views import apply_view, apply_warp, choose_view, choose_warp, photometric
-from timecycle.data.corpus.footage import FolderFootage, Footage, PackFootage
-from timecycle.data.corpus.index import Index, find_videos, make_index, read_index, root_of, write_index
-from timecycle.data.corpus.order import SampleKey, generator, sample_keys, split
-from timecycle.data.packing.pack import PACK, pack_index, read_pack, read_shards
+from timecycle.data.corpus.footage import FolderFootage, Footage
+from timecycle.data.corpus.index import Index, find_videos, make_index, read_index, root_of
+from timecycle.data.corpus.order import SampleKey, generator, sample_keys
+from timecycle.data.corpus.split import split
+from timecycle.data.packing.footage import PackFootage
+from timecycle.data.packing.pack import PACK, read_pack, read_shards
+from timecycle.data.packing.shard_list import PARTS, ShardList, list_shards, read_shard_list, write_shard_list
 from timecycle.data.packing.shards import ShardCache
 from timecycle.errors import VideoError
 from timecycle.files import user_cache
@@ -51,23 +55,22 @@ class VideoSource:
 class Corpus:
     """Training videos and held-out videos."""
 
-    footage: Footage
-    training: Index
-    held_out: Index
+    training: Footage
+    held_out: Footage
 
     @property
     def summary(self) -> str:
         """Describe training and held-out videos in a line."""
-        first, last = self.training.entries[0], self.held_out.entries[-1]
-        if first.path == last.path:
-            return (
-                f"one video: frames {first.first} to {first.first + first.frames - 1} are trained on, {last.first} to "
-                f"{last.first + last.frames - 1} held out"
-            )
-        held_out = f" ({last.path})" if len(self.held_out.entries) == 1 else ""
-        return (
-            f"{count_videos(len(self.training.entries))} to train on, {len(self.held_out.entries)} held out{held_out}"
-        )
+        named = ""
+        if len(self.held_out) == 1:
+            first, last = self.training[0], self.held_out[0]
+            if first.path == last.path:
+                return (
+                    f"one video: frames {first.first} to {first.first + first.frames - 1} are trained on, {last.first} "
+                    f"to {last.first + last.frames - 1} held out"
+                )
+            named = f" ({last.path})"
+        return f"{count_videos(len(self.training))} to train on, {len(self.held_out):,} held out{named}"
 
 
 def count_videos(count: int) -> str:
@@ -86,17 +89,22 @@ def check_videos(videos: VideoSource) -> None:
 def index_videos(
     videos: VideoSource,
     folder: Path,
+    config: TrainConfig,
     *,
     processes: int = 0,
     progress: Callable[[int, int], None] | None = None,
     warn: Callable[[str], None],
 ) -> None:
-    """Write RUN/index.jsonl for a new run, and warn of videos that cannot be used."""
-    path = folder / _INDEX
+    """Write RUN/index.jsonl or RUN/shards.jsonl for a new run, and warn of videos that cannot be used."""
     if videos.is_pack:
         store = open_store(videos.location)
-        write_index(path, pack_index(read_shards(store, read_pack(store))))
+        shards = read_shards(store, read_pack(store))
+        usable_clip = partial(is_usable, config=config.clips)
+        write_shard_list(
+            folder, list_shards(shards, config.held_out, clip_frames=config.clips.frames, is_usable=usable_clip)
+        )
         return
+    path = folder / _INDEX
     index = make_index(Path(videos.location), path, workers=processes, progress=progress)
     if index.bad:
         total = len(index.bad) + len(index.entries)
@@ -119,7 +127,9 @@ def compare_videos(videos: VideoSource, folder: Path, warn: Callable[[str], None
 
 
 def read_corpus(videos: VideoSource, folder: Path, config: TrainConfig) -> Corpus:
-    """Read the index of a run and split its usable videos into training and held-out ones."""
+    """Read what a run trains on, and its held-out videos."""
+    if videos.is_pack:
+        return _packed_corpus(videos, read_shard_list(folder), config)
     index = read_index(folder / _INDEX)
     entries = usable(index.entries, config.clips)
     if not entries:
@@ -130,16 +140,25 @@ def read_corpus(videos: VideoSource, folder: Path, config: TrainConfig) -> Corpu
             remedy="give other videos, or ask for fewer frames with --set clips.frames=2",
         )
     training, held_out = split(Index(tuple(entries)), config.held_out, clip_frames=config.clips.frames)
-    return Corpus(_footage(videos, index, config), training, held_out)
+    root = root_of(Path(videos.location))
+    return Corpus(FolderFootage(root, training.entries), FolderFootage(root, held_out.entries))
 
 
-def _footage(videos: VideoSource, index: Index, config: TrainConfig) -> Footage:
-    if not videos.is_pack:
-        return FolderFootage(root_of(Path(videos.location)))
+def _packed_corpus(videos: VideoSource, shards: ShardList, config: TrainConfig) -> Corpus:
+    if not shards.usable.any():
+        raise VideoError(
+            f"no clip of {videos.location} can be trained on: all are static or shorter than {config.clips.frames} "
+            "frames",
+            remedy="give another pack, or ask for fewer frames with --set clips.frames=2",
+        )
     store = open_store(videos.location)
     cache = ShardCache(store, videos.cache or _cache_folder(videos.location), limit_bytes=videos.cache_gb * 1e9)
     cache.check_room(max(shard.size for shard in read_pack(store).shards), config.mixed_shards)
-    return PackFootage(cache, index.entries, mixed_shards=config.mixed_shards)
+    usable_clip = partial(is_usable, config=config.clips)
+    training, held_out = (
+        PackFootage(cache, shards, part, is_usable=usable_clip, mixed_shards=config.mixed_shards) for part in PARTS
+    )
+    return Corpus(training, held_out)
 
 
 def _cache_folder(location: str) -> Path:

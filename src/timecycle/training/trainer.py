@@ -1,6 +1,7 @@
 """The training loop. A run can be killed at any moment and resumed to the same weights.
 
-RUN/index.jsonl      the videos when the run began        RUN/journal.jsonl   losses and figures of every step
+RUN/index.jsonl      the videos when the run began,       RUN/journal.jsonl   losses and figures of every step
+                     or RUN/shards.jsonl of a pack
 RUN/checkpoints/     the state to resume from             RUN/pictures/       correspondences on held-out clips
 RUN/train.json       settings, commit, machine            RUN/weights.*       the averaged (EMA) weights
 """
@@ -148,10 +149,10 @@ def train(  # noqa: PLR0913  a user may set many things
                 compare_videos(videos, folder, callbacks.warning)
             else:
                 config = dataclasses.replace(config, precision=pick_precision(config.precision, group.device))
-                _prepare(videos, folder, overwrite=overwrite, callbacks=callbacks, processes=processes)
+                _prepare(videos, folder, config, overwrite=overwrite, callbacks=callbacks, processes=processes)
         barrier(group)  # until the index is written
         corpus = read_corpus(videos, folder, config)
-        reader = ClipReader(corpus.footage, corpus.training.entries, config.clips, seed=config.seed)
+        reader = ClipReader(corpus.training, config.clips, seed=config.seed)
         held_out = None
         if group.is_main:
             callbacks.info(corpus.summary)
@@ -174,19 +175,29 @@ def train(  # noqa: PLR0913  a user may set many things
         return run.train(compare=start is not None)
 
 
-def prepare(videos: VideoSource, folder: Path, *, overwrite: bool, callbacks: Callbacks, processes: int = 0) -> None:
+def prepare(
+    videos: VideoSource,
+    folder: Path,
+    config: TrainConfig,
+    *,
+    overwrite: bool,
+    callbacks: Callbacks,
+    processes: int = 0,
+) -> None:
     """Index the videos for a new run; write nothing if there are no videos."""
     refuse_used(folder, overwrite=overwrite)
     check_videos(videos)
     with lock(make_folder(folder)):
-        _prepare(videos, folder, overwrite=overwrite, callbacks=callbacks, processes=processes)
+        _prepare(videos, folder, config, overwrite=overwrite, callbacks=callbacks, processes=processes)
 
 
-def _prepare(videos: VideoSource, folder: Path, *, overwrite: bool, callbacks: Callbacks, processes: int) -> None:
+def _prepare(
+    videos: VideoSource, folder: Path, config: TrainConfig, *, overwrite: bool, callbacks: Callbacks, processes: int
+) -> None:
     refuse_used(folder, overwrite=overwrite)
     _clear_partial_files(folder)
     clear_run(folder)
-    index_videos(videos, folder, processes=processes, progress=callbacks.probed, warn=callbacks.warning)
+    index_videos(videos, folder, config, processes=processes, progress=callbacks.probed, warn=callbacks.warning)
 
 
 def _resumed_config(folder: Path, config: TrainConfig, start: ResNet | None) -> TrainConfig:
@@ -306,7 +317,7 @@ class _Run:
 
 def _read_held_out(corpus: Corpus, config: TrainConfig) -> HeldOutClips:
     side_px = config.view_px if config.objective == "walks" else config.clips.crop_px
-    reader = ClipReader(corpus.footage, corpus.held_out.entries, dataclasses.replace(config.clips, flip=False), seed=0)
+    reader = ClipReader(corpus.held_out, dataclasses.replace(config.clips, flip=False), seed=0)
     return read_held_out(reader, config.held_out_clips, side_px=side_px)
 
 
@@ -338,7 +349,7 @@ def time_steps(
     Return the seconds of a step, and the share of them that is spent waiting for clips.
     """
     corpus = read_corpus(videos, folder, config)
-    reader = ClipReader(corpus.footage, corpus.training.entries, config.clips, seed=config.seed)
+    reader = ClipReader(corpus.training, config.clips, seed=config.seed)
     examples = Examples(reader, config)
     state = State.fresh(random_resnet(config.encoder, seed=config.seed), config, pick_device(device))
     with Loader(examples, examples.micro_batches(range(_WARMUP + timed)), workers=config.workers) as loader:

@@ -76,9 +76,14 @@ class Clip:
     choice: ClipChoice
 
 
+def is_usable(entry: Entry, config: ClipConfig) -> bool:
+    """Whether a video is long enough and not static."""
+    return entry.frames >= config.frames and not entry.is_static
+
+
 def usable(entries: Sequence[Entry], config: ClipConfig) -> list[Entry]:
     """Return the videos that are long enough and not static."""
-    return [entry for entry in entries if entry.frames >= config.frames and not entry.is_static]
+    return [entry for entry in entries if is_usable(entry, config)]
 
 
 def choose_clip(entry: Entry, config: ClipConfig, rng: np.random.Generator) -> ClipChoice:
@@ -126,40 +131,30 @@ class ClipReader:
 
     The clip is a pure function of seed, epoch and position as long as the files do not change. A static video, or one
     that cannot be read any more, is replaced by the next in the epoch's order. `unreadable` lists the failures; a
-    VideoError is raised when they are more than the share `max_unreadable` of the videos.
+    VideoError is raised when they are more than the share `max_unreadable` of the videos. All videos must be usable.
     """
 
-    def __init__(
-        self,
-        footage: Footage,
-        entries: Sequence[Entry],
-        config: ClipConfig,
-        *,
-        seed: int,
-        max_unreadable: float = 0.05,
-    ) -> None:
-        self.entries = usable(entries, config)
-        if not self.entries:
+    def __init__(self, footage: Footage, config: ClipConfig, *, seed: int, max_unreadable: float = 0.05) -> None:
+        if len(footage) == 0:
             raise VideoError(
-                f"none of the {len(entries)} videos below {footage.name} has {config.frames} frames and motion",
+                f"none of the videos below {footage.name} has {config.frames} frames and motion",
                 remedy="give other videos, or ask for fewer frames",
             )
-        self.unreadable: dict[str, str] = {}  # path to problem
+        self.unreadable: dict[int, str] = {}  # sample to problem
         self._footage = footage
         self._config = config
-        self._order = footage.order(self.entries, seed=seed)
+        self._order = footage.order(seed=seed)
         self._max_unreadable = max_unreadable
 
     def __len__(self) -> int:
-        """Return the number of samples in an epoch: one clip of every usable video."""
-        return len(self.entries)
+        """Return the number of samples in an epoch: one clip of every video."""
+        return len(self._footage)
 
     def read(self, epoch: int, position: int, rng: np.random.Generator) -> Clip:
         """Read the clip at a position; `rng` is that position's own generator."""
         count = len(self)
         for attempt in range(max(count, _MIN_ATTEMPTS)):
-            entry = self.entries[self._order.sample(epoch, (position + attempt) % count)]
-            clip = self._moving_clip(entry, rng)
+            clip = self._moving_clip(self._order.sample(epoch, (position + attempt) % count), rng)
             if clip is not None:
                 return clip
         if len(self.unreadable) == count:
@@ -167,7 +162,7 @@ class ClipReader:
                 f"{next(iter(self.unreadable.values()))}; there is no other video to replace it",
                 remedy=f"check the disk or store that holds {self._footage.name}",
             )
-        videos = f"any of {count} videos below {self._footage.name}" if count > 1 else self.entries[0].path
+        videos = f"any of {count} videos below {self._footage.name}" if count > 1 else self._footage[0].path
         raise VideoError(
             f"no clip of {self._config.frames} frames with motion above {self._config.min_motion} was found in "
             f"{videos}",
@@ -178,8 +173,9 @@ class ClipReader:
         """Draw the position of another clip of the epoch that is cheap to read."""
         return self._order.nearby(position, rng)
 
-    def _moving_clip(self, entry: Entry, rng: np.random.Generator) -> Clip | None:
+    def _moving_clip(self, sample: int, rng: np.random.Generator) -> Clip | None:
         try:
+            entry = self._footage[sample]
             path = self._footage.path(entry)
             for _ in range(self._config.tries):
                 choice = choose_clip(entry, self._config, rng)
@@ -187,14 +183,14 @@ class ClipReader:
                 if clip_motion(frames) >= self._config.min_motion:
                     return Clip(frames, entry.path, choice)
         except VideoError as error:
-            raise_if_shortage(error, f"while {entry.path} was read")
-            self._count_unreadable(entry, error)
+            raise_if_shortage(error, f"while a clip of {self._footage.name} was read")
+            self._count_unreadable(sample, error)
         return None
 
-    def _count_unreadable(self, entry: Entry, error: VideoError) -> None:
-        if entry.path not in self.unreadable:
+    def _count_unreadable(self, sample: int, error: VideoError) -> None:
+        if sample not in self.unreadable:
             _log.warning("%s; another video replaces it", error.problem)
-        self.unreadable[entry.path] = error.problem
+        self.unreadable[sample] = error.problem
         if len(self.unreadable) > max(1, self._max_unreadable * len(self)):
             raise VideoError(
                 f"{len(self.unreadable)} of {len(self)} videos cannot be read any more; the last: {error.problem}",

@@ -73,7 +73,7 @@ def draw_clips(
         raise SettingsError(
             f"{len(long_enough)} videos in {videos} have {clips.frames} frames and motion", remedy="give more footage"
         )
-    reader = ClipReader(FolderFootage(videos), long_enough, clips, seed=seed)
+    reader = ClipReader(FolderFootage(videos, long_enough), clips, seed=seed)
     positions = rng.choice(len(long_enough), size=count, replace=False)
     return [reader.read(0, int(position), rng).frames for position in positions]
 

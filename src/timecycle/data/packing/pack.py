@@ -13,7 +13,7 @@ import json
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from timecycle.concurrency import ordered, read_ahead, worker_processes
-from timecycle.data.corpus.index import Index, find_videos, root_of
+from timecycle.data.corpus.index import find_videos, root_of
 from timecycle.data.packing.shards import (
     Shard,
     is_shard_name,
@@ -192,14 +192,9 @@ def _old_pack(store: Store) -> Pack | None:
         return None
 
 
-def read_shards(store: Store, pack: Pack) -> list[Shard]:
-    """Read the index of every shard of a pack."""
-    return list(read_ahead(lambda listed: _read_listed(store, listed), pack.shards))
-
-
-def pack_index(shards: Iterable[Shard]) -> Index:
-    """List the clips of all shards as an index for training."""
-    return Index(tuple(entry for shard in shards for entry in shard.entries()))
+def read_shards(store: Store, pack: Pack) -> Iterator[Shard]:
+    """Read the index of every shard of a pack, a few at a time."""
+    return read_ahead(lambda listed: _read_listed(store, listed), pack.shards)
 
 
 def check_pack(store: Store, progress: Progress | None = None) -> list[str]:

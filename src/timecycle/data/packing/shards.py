@@ -35,6 +35,7 @@ _FORMAT = {"timecycle_shard": 1}
 _BLOCK = 512  # a tar's
 _NAME = re.compile(r"shard-[0-9]{6,}")
 _MAX_CLIP_BYTES = 1 << 30
+_INDEX = "index.json"  # in the cache, beside the clips
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +215,14 @@ class ShardCache:
                     if not folder.exists():  # another process may have fetched it in the meantime
                         self._fetch(shard, folder)
 
+    def shard(self, name: str) -> Shard:
+        """Return the index of a shard, which is fetched if needed; raise StoreError if that fails."""
+        try:
+            text = (self.folder(name) / _INDEX).read_bytes()
+        except FileNotFoundError:  # just evicted by another process
+            text = self._store.read(f"{name}.json")
+        return read_shard(text, where=f"{self.name}/{name}.json")
+
     def prefetch(self, shards: Sequence[str]) -> None:
         """Begin to fetch shards in the background, unless a prefetch is running."""
         missing = [shard for shard in shards if not (self._folder / shard).exists()]
@@ -230,7 +239,8 @@ class ShardCache:
                 return
 
     def _fetch(self, name: str, folder: Path) -> None:
-        shard = read_shard(self._store.read(f"{name}.json"), where=f"{self.name}/{name}.json")
+        text = self._store.read(f"{name}.json")
+        shard = read_shard(text, where=f"{self.name}/{name}.json")
         self._make_room(shard.size)
         with (
             writing(folder),
@@ -240,6 +250,7 @@ class ShardCache:
             self._store.fetch(f"{name}.tar", tar)
             clips = make_folder(Path(temporary) / "clips")
             self._extract(tar, shard, clips)
+            (clips / _INDEX).write_bytes(text)
             clips.rename(folder)
         self.fetched += 1
 
