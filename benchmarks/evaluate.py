@@ -37,6 +37,7 @@ from timecycle.propagation.settings import PropagateConfig
 EIGHT = ("blackswan", "bmx-trees", "camel", "dance-twirl", "goat", "horsejump-high", "libby", "parkour")
 ABLATED = "efficientnet-lite0-s8"
 _COMPARED = (DEFAULT_ENCODER, "identity", "dis-flow", "rgb", "random-resnet18", ABLATED, "vgg16")
+_WITH_ALL_STEPS = (DEFAULT_ENCODER, "rgb", ABLATED, "vgg16")
 # Evaluations whose worst sequences docs/results.md and docs/model.md show.
 SHOWN = {
     "davis2016_480p_vgg16": "davis2016_480p_worst.png",
@@ -75,6 +76,8 @@ def evaluations() -> Iterator[Evaluation]:
     yield Evaluation(
         name=f"davis2016_240p_fast_{_file(DEFAULT_ENCODER)}", find=_davis(), encoder=DEFAULT_ENCODER, preset="fast"
     )
+    for encoder in _WITH_ALL_STEPS:
+        yield small(name=f"davis2016_240p_default_{_file(encoder)}", find=_davis(), encoder=encoder, preset="default")
     # All but the first reuse the predictions of the whole set.
     for encoder in (
         "random-resnet50",
@@ -120,7 +123,7 @@ def evaluations() -> Iterator[Evaluation]:
         encoder=DEFAULT_ENCODER,
         settings=("past_frames=20", "neighbours=5"),
     )
-    for encoder in (DEFAULT_ENCODER, "rgb", "efficientnet-lite0-s8", "vgg16"):
+    for encoder in _WITH_ALL_STEPS:
         yield Evaluation(
             name=f"davis2016_480p_default_{_file(encoder)}",
             find=_davis(),
