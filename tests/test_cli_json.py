@@ -48,6 +48,7 @@ SUCCEEDS = {
     "presets": "presets",
     "pack": "pack videos new --short-side 48 --workers 1",
     "bulk": f"bulk videos.csv -o new {RGB}",
+    "benchmark": "benchmark --encoder rgb --only encode match --seconds 0.01",
     "doctor": "doctor",
 }
 NAMES = [pytest.param(name, marks=pytest.mark.slow) if name == "demo" else name for name in SUCCEEDS]  # all label kinds
@@ -71,10 +72,11 @@ FAILS = {
     "presets": "presets nothing",
     "pack": "pack nothing new",
     "bulk": "bulk nothing.csv -o new",
+    "benchmark": "benchmark --seconds 0",
     "doctor": "doctor now",
 }
 SHOWN_WHEN_QUIET = {  # their result is what they print
-    *("check", "audit", "tune", "presets", "doctor", "weights list", "weights verify", "weights show"),
+    *("check", "audit", "tune", "presets", "benchmark", "doctor", "weights list", "weights verify", "weights show"),
     *(name for name in SUCCEEDS if name.startswith("evaluate ")),
 }
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from timecycle.api.learning import pack, train
     from timecycle.api.many import bulk
     from timecycle.api.review import audit, check, correct, tune, undo
+    from timecycle.api.speed import benchmark
     from timecycle.bulk.scheduler import BulkSummary
     from timecycle.confidence.fusion import Confidence, ConfidenceConfig
     from timecycle.config import propagate_config, train_config
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from timecycle.review.corrections import CorrectedInterval
     from timecycle.review.tune import TunedCandidate
     from timecycle.runs.opened import Run
+    from timecycle.speed.table import SpeedTable
     from timecycle.training.settings import TrainConfig
     from timecycle.training.trainer import TrainingResult
     from timecycle.video import Frame, Video, open_video
@@ -67,6 +69,7 @@ __all__ = [
     "Propagator",
     "Report",
     "Run",
+    "SpeedTable",
     "Texture",
     "TimecycleError",
     "TrainConfig",
@@ -75,6 +78,7 @@ __all__ = [
     "Video",
     "__version__",
     "audit",
+    "benchmark",
     "bulk",
     "check",
     "compare",
@@ -122,12 +126,14 @@ _MODULES = {
     "Propagator": "propagation.propagator",
     "Report": "evaluation.reporting.report",
     "Run": "runs.opened",
+    "SpeedTable": "speed.table",
     "Texture": "labels",
     "TrainConfig": "training.settings",
     "TrainingResult": "training.trainer",
     "TunedCandidate": "review.tune",
     "Video": "video",
     "audit": "api.review",
+    "benchmark": "api.speed",
     "bulk": "api.many",
     "check": "api.review",
     "compare": "api.evaluation",

@@ -47,6 +47,14 @@ def moved(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tens
     return {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
 
 
+def synchronise(device: torch.device) -> None:
+    """Wait until a device has done all work that is queued, as whoever reads a clock must."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
 def reads_at_once(device: torch.device) -> bool:
     """Return whether values can be read without waiting."""
     return device.type == "cpu"

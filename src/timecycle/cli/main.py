@@ -43,6 +43,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "presets": ("Presets", "list presets, or print one"),
     "pack": ("PackVideos", "pack videos into shards for training at scale"),
     "bulk": ("Bulk", "propagate annotations through many videos"),
+    "benchmark": ("Benchmark", "measure how fast this machine encodes, matches and trains"),
     "doctor": ("Doctor", "show what is installed and what this machine will use"),
 }
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, UInt8
 from torch import Tensor
 
-from timecycle.data.augment.clips import ClipReader, is_usable, usable
+from timecycle.data.augment.clips import Clips, is_usable, usable
 from timecycle.data.augment.copy_paste import choose_object, map_points, objects_at, paste
 from timecycle.data.augment.patches import choose_patch, cut_patch
 from timecycle.data.augment.views import apply_view, apply_warp, choose_view, choose_warp, photometric
@@ -196,7 +196,7 @@ class WalkExample:
 class Examples:
     """Makes the example of every sample."""
 
-    reader: ClipReader
+    reader: Clips
     config: TrainConfig
 
     def __call__(self, epoch: int, position: int) -> CycleExample | WalkExample:

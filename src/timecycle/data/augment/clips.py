@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import UInt8
@@ -124,6 +125,17 @@ def clip_motion(frames: UInt8[np.ndarray, "frames height width 3"]) -> float:
     """Return the mean absolute change of brightness from frame to frame, in grey levels."""
     greys = [grey(frame) for frame in frames]
     return float(np.mean([motion(first, second) for first, second in pairwise(greys)]))
+
+
+@runtime_checkable
+class Clips(Protocol):
+    """The clips of a corpus, one at every position of every epoch."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, epoch: int, position: int, rng: np.random.Generator) -> Clip: ...
+
+    def nearby(self, position: int, rng: np.random.Generator) -> int: ...
 
 
 class ClipReader:
