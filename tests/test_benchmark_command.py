@@ -13,14 +13,12 @@ import pytest
 import torch
 
 import timecycle
-from fake_device import fake_device
+from fake_device import OnDevice, fake_device
 from small_runs import TINY
 from timecycle.cli import main
 from timecycle.config import propagate_config
 from timecycle.errors import SettingsError
-from timecycle.grid import grid_over
 from timecycle.labels import Masks
-from timecycle.model.encoder import FeatureMap
 from timecycle.model.registry import load_encoder
 from timecycle.propagation.propagator import Propagator
 from timecycle.speed.table import SpeedRow, SpeedTable, row_of
@@ -174,20 +172,6 @@ def test_clips_per_second_are_those_of_the_batch(preset):
 
 
 # Devices
-
-
-class OnDevice:
-    """An encoder whose features are on a device."""
-
-    name, sha256, description = "on-device", "", ""
-
-    def __init__(self, device):
-        self.device = device
-
-    def encode(self, image):
-        shape = image.shape[0] // 8, image.shape[1] // 8
-        grid = grid_over(*image.shape[:2], cells=shape, stride_px=8, first_px=0)
-        return FeatureMap(torch.zeros(*shape, 4, device=self.device), grid)
 
 
 @pytest.mark.slow  # every simulated operation takes a millisecond

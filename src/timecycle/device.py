@@ -15,7 +15,7 @@ from timecycle.errors import SettingsError
 Device = Literal["auto", "cpu", "cuda", "mps"]
 CPU = torch.device("cpu")
 # What the program waits for a device for: in training, and in propagation.
-Waiting = Literal["finite gradient", "report", "validation", "features", "ties", "labels", "signals"]
+Waiting = Literal["finite gradient", "report", "validation", "features", "ties", "labels", "signals", "spool"]
 
 
 def pick_device(device: Device) -> torch.device:

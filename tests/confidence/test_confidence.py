@@ -20,7 +20,7 @@ from timecycle.confidence.fusion import (
     least_confident,
 )
 from timecycle.confidence.history import History, blend_histories
-from timecycle.confidence.signals import CELL_SIGNALS, SIGNALS, ComparisonFrame, Signals, compute_signals
+from timecycle.confidence.signals import CELL_SIGNALS, SIGNALS, ComparisonFrame, Signals, compute_signals, margins
 from timecycle.errors import LabelError, SettingsError
 from timecycle.grid import grid_over
 from timecycle.labels import Coordinates, Keypoints, Masks
@@ -461,3 +461,17 @@ def test_margins_are_those_of_the_votes_whatever_sharpening_made_of_them(power):
         return [named[name] for name in ("margin", "certainty", "mean_margin", "min_margin")]
 
     assert signals_of(sharpen(votes, power), power) == pytest.approx(signals_of(votes, 1.0), abs=1e-5)
+
+
+def test_the_margin_of_a_point_is_its_weight_around_the_strongest_cell():
+    generator = torch.Generator().manual_seed(0)
+    for rows, columns, points in ((1, 1, 1), (2, 7, 3), (6, 5, 40), (4, 4, 0)):
+        extent = torch.rand(rows, columns, points, generator=generator)
+        extent[..., 2:3] = 0  # a point without weight
+        expected = []
+        for channel in range(points):
+            weight = extent[..., channel]
+            row, column = divmod(int(weight.argmax()), columns)
+            near = weight[max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2]
+            expected.append(float(near.sum()) / max(float(weight.sum()), 1e-6))
+        assert margins(extent, points=True).tolist() == pytest.approx(expected)

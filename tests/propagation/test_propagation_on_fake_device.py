@@ -4,31 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from fake_device import fake_device
-from timecycle.grid import grid_over
+from fake_device import OnDevice, fake_device
 from timecycle.labels import Keypoints, Masks
 from timecycle.matching import tiles
 from timecycle.matching.tiles import WindowedFeatures, search_tiles
 from timecycle.matching.window import Window
-from timecycle.model.encoder import FeatureMap
 from timecycle.propagation.propagator import Propagator
 from timecycle.propagation.settings import PropagateConfig
 
 HEIGHT, WIDTH = 64, 96
 IMAGE = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
-
-
-class OnDevice:
-    """An encoder whose features are on a device."""
-
-    name, sha256, description, thread_safe = "on-device", "", "", False
-
-    def __init__(self, device):
-        self.device = device
-
-    def encode(self, image):
-        grid = grid_over(*image.shape[:2], cells=(8, 12), stride_px=8, first_px=0)
-        return FeatureMap(torch.zeros(8, 12, 16, device=self.device), grid)
 
 
 def masks(ids=(1, 2)):

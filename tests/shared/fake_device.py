@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
+from timecycle.grid import grid_over
+from timecycle.model.encoder import FeatureMap
 from timecycle.training import step
 
 NAME = "fakegpu"
@@ -29,6 +32,7 @@ READERS = (
     "matching.tiles",
     "model.encoder",
     "propagation.propagator",
+    "propagation.spool",
     "confidence.signals",
 )
 
@@ -59,6 +63,20 @@ def fake_device() -> Iterator[tuple[torch.device, Counter[str]]]:
         patch.setattr(step, "_normalisation", step._normalisation.__wrapped__)  # keep no fakes
         with _Placing(FakeTensorMode(allow_non_fake_inputs=True)):
             yield torch.device(NAME), waits
+
+
+class OnDevice:
+    """An encoder whose features are on a device."""
+
+    name, sha256, description, thread_safe = "on-device", "", "", False
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def encode(self, image: np.ndarray) -> FeatureMap:
+        shape = image.shape[0] // 8, image.shape[1] // 8
+        grid = grid_over(*image.shape[:2], cells=shape, stride_px=8, first_px=0)
+        return FeatureMap(torch.zeros(*shape, 16, device=self.device), grid)
 
 
 class _HostGenerator(torch.Generator):

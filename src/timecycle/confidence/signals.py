@@ -217,14 +217,11 @@ def _entropy(share: Covered) -> Covered:
 
 def _concentration(extent: Extent) -> PerObject:
     """Return the share of each point's weight in the nine cells around its strongest."""
-    _, columns, objects = extent.shape
-    kept = []
-    for channel in range(objects):
-        weight = extent[..., channel]
-        row, column = divmod(int(weight.argmax()), columns)
-        near = weight[max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2].sum()
-        kept.append(near / weight.sum().clamp_min(_EPSILON))
-    return torch.stack(kept) if kept else extent.new_zeros(0)
+    columns, flat = extent.shape[1], extent.flatten(0, 1)
+    cell, strongest = torch.arange(len(flat), device=flat.device)[:, None], flat.argmax(dim=0)
+    is_near = (cell // columns - strongest // columns).abs() <= 1
+    is_near &= (cell % columns - strongest % columns).abs() <= 1
+    return (flat * is_near).sum(dim=0) / flat.sum(dim=0).clamp_min(_EPSILON)
 
 
 def _interior(extent: Extent) -> PerObject:

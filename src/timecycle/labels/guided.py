@@ -156,7 +156,8 @@ def _inverse_covariance(colours: Maps, mean: Maps, radius: int) -> Float[Tensor,
     """Return the inverse of the colours' covariance around every cell, row by row, by its cofactors."""
     products = torch.stack([colours[i] * colours[j] for i, j in _PAIRS])
     cov = _box(products, radius) - torch.stack([mean[i] * mean[j] for i, j in _PAIRS])
-    (rr, rg, rb, gg, gb, bb) = cov + _EPSILON * cov.new_tensor([1, 0, 0, 1, 0, 1])[:, None, None]
+    rr, rg, rb, gg, gb, bb = cov
+    rr, gg, bb = rr + _EPSILON, gg + _EPSILON, bb + _EPSILON
     c00, c01, c02 = gg * bb - gb * gb, rb * gb - rg * bb, rg * gb - rb * gg
     c11, c12, c22 = rr * bb - rb * rb, rb * rg - rr * gb, rr * gg - rg * rg
     determinant = rr * c00 + rg * c01 + rb * c02

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from timecycle.device import host_tensor
 from timecycle.files import make_folder
 from timecycle.grid import Grid
 from timecycle.model.encoder import FeatureMap
@@ -49,7 +50,7 @@ class FeatureSpool:
         if size > self.room_bytes or index in self._stored:
             return
         try:
-            cells.cpu().contiguous().view(torch.uint8).numpy().tofile(self._file(index))
+            host_tensor(cells, "spool").contiguous().view(torch.uint8).numpy().tofile(self._file(index))
         except OSError:  # the disk is full after all: only time is lost
             self.room_bytes = 0
             with contextlib.suppress(OSError):
