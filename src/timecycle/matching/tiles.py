@@ -22,7 +22,6 @@ Features = Float[Tensor, "rows columns features"]
 # products; on an accelerator, launching a product costs more than the wasted work.
 _TILE_CPU = 8
 _TILE_ACCELERATOR = 32
-_CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,29 +164,34 @@ def _region(tile: _Tile, window: Window | None, rows: int, columns: int, device:
     radius = len(window.half_widths) - 1
     y_span = slice(max(tile.rows.start - radius, 0), min(tile.rows.stop + radius, rows))
     x_span = slice(max(tile.columns.start - radius, 0), min(tile.columns.stop + radius, columns))
-    mask = _window_mask(
+    # On an accelerator the mask is computed there: to copy it would be to wait, for every tile.
+    make_mask = _cached_window_mask if reads_at_once(device) else _window_mask
+    mask = make_mask(
         window,
+        device,
         tile=(tile.rows.stop - tile.rows.start, tile.columns.stop - tile.columns.start),
         before=(tile.rows.start - y_span.start, tile.columns.start - x_span.start),
         span=(y_span.stop - y_span.start, x_span.stop - x_span.start),
     )
-    return _Region(y_span, x_span, *_positions(y_span, x_span, device), mask.to(device))
+    return _Region(y_span, x_span, *_positions(y_span, x_span, device), mask)
 
 
-@lru_cache(maxsize=64)  # tiles away from the border all share one
-@torch.inference_mode(False)  # cached tensors must also serve code that differentiates
 def _window_mask(
-    window: Window, *, tile: tuple[int, int], before: tuple[int, int], span: tuple[int, int]
+    window: Window, device: torch.device, *, tile: tuple[int, int], before: tuple[int, int], span: tuple[int, int]
 ) -> Float[Tensor, "queries keys"]:
     """Return -inf for keys outside a query's window, else 0.
 
     The keys of `tile` queries begin `before` them and extend over `span`.
     """
-    query_y, query_x = _positions(slice(before[0], before[0] + tile[0]), slice(before[1], before[1] + tile[1]), _CPU)
-    y, x = _positions(slice(0, span[0]), slice(0, span[1]), _CPU)
+    query_y, query_x = _positions(slice(before[0], before[0] + tile[0]), slice(before[1], before[1] + tile[1]), device)
+    y, x = _positions(slice(0, span[0]), slice(0, span[1]), device)
     dy, dx = (y - query_y[:, None]).abs(), (x - query_x[:, None]).abs()
     outside = dy**2 + dx**2 > window.radius**2 if window.shape == "disc" else torch.maximum(dy, dx) > window.radius
-    return torch.zeros(outside.shape).masked_fill_(outside, -torch.inf)
+    return torch.zeros(outside.shape, device=device).masked_fill_(outside, -torch.inf)
+
+
+# Tiles away from the border all share one; cached tensors must also serve code that differentiates.
+_cached_window_mask = lru_cache(maxsize=64)(torch.inference_mode(False)(_window_mask))
 
 
 def _positions(
