@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -93,7 +94,12 @@ def _fractions(hashes: SceneHashes, repeated: Iterable[int]) -> np.ndarray:
 
 def scene_of(entry: Entry) -> str:
     """Return the path within the corpus, without suffixes, of the video or of the one a packed clip was cut from."""
-    path = PurePosixPath(entry.source or entry.path)
+    return _scene(entry.source or entry.path)
+
+
+@lru_cache(maxsize=16)  # clips of one video follow each other
+def _scene(name: str) -> str:
+    path = PurePosixPath(name)
     if path.suffix.lower() in VIDEO_SUFFIXES:  # the name of a folder of images may contain dots
         path = path.with_suffix("")
     clip = _CLIP.fullmatch(path.name)
