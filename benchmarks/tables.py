@@ -260,11 +260,11 @@ def _headline(results: Results) -> str:
 
 
 def _steps(results: Results) -> str:
-    """Compare `default` with itself without single steps, with `best`, and with plain inference of some encoders."""
-    prefix, suffix = "steps_480p_without_", f"_{DEFAULT_ENCODER.replace('-', '_')}"
+    """Compare `default` with parts of it, with subcells, with `best`, with other encoders, and with plain inference."""
+    prefix, suffix = "steps_480p_", f"_{DEFAULT_ENCODER.replace('-', '_')}"
     whole = _named(results, f"davis2016_480p_default{suffix}")[0]
     compared = {
-        f"`default` without {name.removeprefix(prefix).removesuffix(suffix).replace('_', ' ')}": report
+        f"`default` {name.removeprefix(prefix).removesuffix(suffix).replace('_', ' ')}": report
         for name, report in ((result.name, result.report) for result in results.reports)
         if name.startswith(prefix)
     }
