@@ -7,10 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from bulk_runs import SETTINGS, contents
 from made_videos import make_video, write_video
 from s3_server import S3Server
+from timecycle.cli import main
 from timecycle.store import ObjectStore, open_store
+from timecycle.synthetic import WorldConfig, make_world
 
 
 @pytest.fixture(scope="session")
@@ -56,3 +60,32 @@ def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
         images = [texture[:, 8 * t + 40 * number :][:, :1280] for t in range(8)]
         write_video(folder / f"{number}.mp4", images)
     return folder
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory) -> Path:
+    """Ten videos with a mask each, two of them corrupt, and a manifest."""
+    folder = tmp_path_factory.mktemp("corpus")
+    lines = ["video,labels"]
+    for number in range(10):
+        world = make_world(WorldConfig(height_px=64, width_px=96, frames=8, seed=number))
+        make_video(folder / f"v{number}.mp4", number, frames=8)
+        Image.fromarray(world.mask(0).astype("uint8")).save(folder / f"m{number}.png")
+        lines.append(f"v{number}.mp4,m{number}.png")
+    for number in (3, 7):
+        (folder / f"v{number}.mp4").write_bytes(b"no video at all")
+    (folder / "videos.csv").write_text("\n".join(lines) + "\n")
+    (folder / "good.csv").write_text("\n".join(line for line in lines if line[:2] not in ("v3", "v7")) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def expected(corpus, tmp_path_factory) -> dict[str, dict[str, bytes]]:
+    """What `timecycle propagate` writes."""
+    folder = tmp_path_factory.mktemp("expected")
+    written = {}
+    for number in (0, 5):
+        words = [corpus / f"v{number}.mp4", corpus / f"m{number}.png", "-o", folder / str(number)]
+        assert main(["propagate", *map(str, words), *SETTINGS]) == 0
+        written[f"v{number}"] = contents(folder / str(number))
+    return written

@@ -6,98 +6,16 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tarfile
-import time
 from pathlib import Path
 
 import av
 import pytest
-from PIL import Image
 
-from made_videos import make_video
+from bulk_runs import command, contents, environment, finish, kill_a_worker, run_here, until
 from timecycle.bulk.manifest import Item, Shard, read_manifest
 from timecycle.bulk.outputs import Outputs
-from timecycle.cli import main
 from timecycle.errors import SettingsError
-from timecycle.synthetic import WorldConfig, make_world
-from timecycle.video import open_video
-
-SETTINGS = ("--preset", "fast", "--set", "image_size_px=64", "--encoder", "rgb")
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory) -> Path:
-    """Ten videos with a mask each, two of them corrupt, and a manifest."""
-    folder = tmp_path_factory.mktemp("corpus")
-    lines = ["video,labels"]
-    for number in range(10):
-        world = make_world(WorldConfig(height_px=64, width_px=96, frames=8, seed=number))
-        make_video(folder / f"v{number}.mp4", number, frames=8)
-        Image.fromarray(world.mask(0).astype("uint8")).save(folder / f"m{number}.png")
-        lines.append(f"v{number}.mp4,m{number}.png")
-    for number in (3, 7):
-        (folder / f"v{number}.mp4").write_bytes(b"no video at all")
-    (folder / "videos.csv").write_text("\n".join(lines) + "\n")
-    (folder / "good.csv").write_text("\n".join(line for line in lines if line[:2] not in ("v3", "v7")) + "\n")
-    return folder
-
-
-def command(corpus: Path, out: object, *words: object, manifest: str = "videos.csv") -> list[str]:
-    return [
-        sys.executable,
-        "-m",
-        "timecycle",
-        "bulk",
-        str(corpus / manifest),
-        "-o",
-        str(out),
-        *SETTINGS,
-        *map(str, words),
-    ]
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", "RAY_DISABLE_IMPORT_WARNING": "1"}
-
-
-def finish(words: list[str], *, code: int = 0) -> str:
-    done = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=240)
-    assert done.returncode == code, done.stderr[-3000:]
-    return done.stdout + done.stderr
-
-
-def run_here(capsys, corpus: Path, out: object, *words: object, manifest: str = "videos.csv") -> tuple[int, str]:
-    """Run the command in this process."""
-    code = main(command(corpus, out, *words, manifest=manifest)[3:])
-    printed = capsys.readouterr()
-    return code, printed.out + printed.err
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """The files that both commands write; of run.json, the fields that do not depend on time and paths.
-
-    Of the overlay video the number of frames: libx264 does not always encode images this small the same way twice.
-    """
-    paths = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
-    files = {name.as_posix(): path.read_bytes() for name, path in paths.items() if name.parts[0] != ".passes"}
-    with open_video(folder / "overlay.mp4") as overlay:
-        files["overlay.mp4"] = str(len(overlay)).encode()
-    record = json.loads(files.pop("run.json"))
-    kept = {name: record[name] for name in ("video", "labels", "encoder", "config", "status")}
-    return {**files, "run.json": json.dumps(kept).encode()}
-
-
-@pytest.fixture(scope="module")
-def expected(corpus, tmp_path_factory) -> dict[str, dict[str, bytes]]:
-    """What `timecycle propagate` writes."""
-    folder = tmp_path_factory.mktemp("expected")
-    written = {}
-    for number in (0, 5):
-        words = [corpus / f"v{number}.mp4", corpus / f"m{number}.png", "-o", folder / str(number)]
-        assert main(["propagate", *map(str, words), *SETTINGS]) == 0
-        written[f"v{number}"] = contents(folder / str(number))
-    return written
 
 
 def check(out: Path, expected: dict[str, dict[str, bytes]]) -> None:
@@ -235,9 +153,9 @@ def test_ray_run_survives_killed_workers_and_a_killed_driver(corpus, expected, t
     driver = subprocess.Popen(
         words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment(), start_new_session=True
     )
-    _until(lambda: len(list(out.glob("records/*.json"))) >= 1, driver)
-    assert _kill_a_worker()
-    _until(lambda: len(list(out.glob("records/*.json"))) >= 4, driver)
+    until(lambda: len(list(out.glob("records/*.json"))) >= 1, driver)
+    assert kill_a_worker("process_video")
+    until(lambda: len(list(out.glob("records/*.json"))) >= 4, driver)
     os.killpg(driver.pid, signal.SIGKILL)
     driver.wait()
     first = {path: path.stat().st_mtime_ns for path in out.glob("records/*.json")}
@@ -246,28 +164,6 @@ def test_ray_run_survives_killed_workers_and_a_killed_driver(corpus, expected, t
     assert int(re.search(r"(\d+) of them before", said)[1]) >= len(first)
     assert all(path.stat().st_mtime_ns == changed for path, changed in first.items())
     check(out, expected)
-
-
-def _until(condition, process: subprocess.Popen[bytes], seconds: float = 120) -> None:
-    ends = time.monotonic() + seconds
-    while not condition():
-        assert process.poll() is None, "it ended too early"
-        assert time.monotonic() < ends, "it takes too long"
-        time.sleep(0.02)
-
-
-def _kill_a_worker() -> bool:
-    """Kill a Ray worker that processes a video."""
-    for _ in range(500):
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                if path.read_bytes().startswith(b"ray::process_video"):
-                    os.kill(int(path.parent.name), signal.SIGKILL)
-                    return True
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-        time.sleep(0.01)
-    return False
 
 
 # The manifest

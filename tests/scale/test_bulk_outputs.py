@@ -6,11 +6,13 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from timecycle.bulk.chunk_outputs import ChunkRecord, commit_chunk, folder_checksum, is_intact, read_records, work_on
 from timecycle.bulk.lease import Lease, Owner, renewed_lease
 from timecycle.bulk.outputs import Outputs
 from timecycle.errors import InUseError, OutputError, SettingsError
@@ -172,25 +174,37 @@ def in_memory(tmp_path):
 def killed_at(step: int, out: Path, seed: int) -> bool:
     """Commit in a process that is killed before its n-th change of the disk; False if it made fewer."""
 
-    def work() -> None:
+    def work(kill_at: Callable[[int], None]) -> None:
         outputs = Outputs(str(out))
         with outputs.lease("a") as held, outputs.work_folder("a", held) as folder:
             made(folder / "out", seed=seed)
-            changes = 0
-
-            def count(event: str, arguments: tuple[object, ...]) -> None:
-                nonlocal changes
-                is_write = event == "open" and int(arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR)
-                if is_write or event in ("os.rename", "os.mkdir", "os.rmdir", "os.remove", "shutil.rmtree"):
-                    changes += 1
-                    if changes == step:
-                        os.kill(os.getpid(), signal.SIGKILL)
-
-            sys.addaudithook(count)
+            kill_at(step)
             outputs.commit("a", folder / "out", {"frames": 2}, held)
+
+    return _is_killed(work, out)
+
+
+def _is_killed(work: Callable[[Callable[[int], None]], None], out: Path) -> bool:
+    """Do the work in a process; the work calls what it is given to be killed before its n-th change of the disk."""
+
+    def kill_at(step: int) -> None:
+        changes = 0
+
+        def count(event: str, arguments: tuple[object, ...]) -> None:
+            nonlocal changes
+            is_write = event == "open" and int(arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR)
+            if is_write or event in ("os.rename", "os.mkdir", "os.rmdir", "os.remove", "shutil.rmtree"):
+                changes += 1
+                if changes == step:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(count)
+
+    def both() -> None:
+        work(kill_at)
         out.with_name("finished").touch()
 
-    os.waitpid(forked(work), 0)
+    os.waitpid(forked(both), 0)
     return not out.with_name("finished").exists()
 
 
@@ -214,6 +228,43 @@ def test_commit_killed_at_any_step_leaves_no_record_of_missing_files(in_memory, 
         commit(out, seed=1)
         assert problem(out, checksums=True) == ""
         assert (out / "a/labels/00001.png").read_bytes() == b"\1" * 200
+        assert not list(out.glob(".work/*"))
+        if not was_killed:
+            break
+    assert 3 < step < 49
+
+
+def commit_two(out: Path, names: str, kill: Callable[[], None] = lambda: None) -> None:
+    """Commit a chunk of the videos a and b, of which those not named failed."""
+    outputs, records = Outputs(str(out)), []
+    with outputs.lease("000000") as held, work_on(outputs, "000000", {}, held) as work:
+        for name in "ab":
+            if name in names:
+                folder = made(work.unfinished(), seed=ord(name))
+                record = ChunkRecord(name=name, source=name, error=None, tries=1, sha256=folder_checksum(folder))
+                work.keep(folder, record)
+            else:
+                record = ChunkRecord(name=name, source=name, error="it failed", tries=1)
+            records.append(record)
+        kill()
+        commit_chunk(outputs, "000000", work, records, held)
+
+
+@needs_fork
+@pytest.mark.parametrize("before", ["", "a"])
+def test_chunk_killed_at_any_step_of_its_commit_has_the_files_of_its_records(in_memory, before):
+    for step in range(1, 50):
+        out = in_memory / str(step) / "out"
+        out.parent.mkdir()
+        if before:
+            commit_two(out, before)
+        was_killed = _is_killed(lambda kill_at: commit_two(out, "ab", lambda: kill_at(step)), out)  # noqa: B023
+        outputs = Outputs(str(out))
+        records = read_records(outputs, "000000")
+        assert is_intact(outputs, "000000", records)  # also if they are the earlier ones
+        commit_two(out, "ab")
+        assert [record.error for record in read_records(outputs, "000000")] == [None, None]
+        assert sorted(path.name for path in (out / "chunks").iterdir()) == ["000000.jsonl", "000000.tar"]
         assert not list(out.glob(".work/*"))
         if not was_killed:
             break

@@ -3,15 +3,18 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from timecycle.bulk.manifest import Shard, list_items, read_manifest
+from timecycle.bulk.chunk_scheduler import run_chunks
+from timecycle.bulk.chunk_worker import process_chunk
+from timecycle.bulk.chunks import plan_chunks
+from timecycle.bulk.manifest import Manifest, ManifestFile, ManifestList, Shard, read_items
 from timecycle.bulk.ray_engine import ray_engine
-from timecycle.bulk.scheduler import BulkSummary, LocalEngine, run_bulk
+from timecycle.bulk.scheduler import BulkSummary, Engine, LocalEngine, Work, run_bulk
 from timecycle.bulk.scheduler import Progress as BulkProgress
-from timecycle.bulk.worker import BulkJob, prepare
+from timecycle.bulk.worker import BulkJob, prepare, process_video
 from timecycle.confidence.fusion import ConfidenceConfig
 from timecycle.device import Device
 from timecycle.errors import SettingsError
@@ -39,6 +42,7 @@ def bulk(
     workers: int | None = None,
     threads: int = 1,
     shard: str | None = None,
+    chunk: int | None = None,
     retry_failed: bool = False,
     verify: bool = False,
     progress: ProgressLike = None,
@@ -55,6 +59,8 @@ def bulk(
     ray: "local" or the address of a cluster, to run on Ray (extra `bulk`), with `workers` videos at once and `threads`
         threads for each. Without it, one video at a time in this process.
     shard: "I/N", only the I-th of N shards of the manifest, counted from 0, for array jobs.
+    chunk: commit so many videos at a time, as one tar and one file of records, for a million videos; call it again
+        with the same number.
     retry_failed: try failed videos again.
     verify: first compare the checksums of finished videos, not only their sizes.
     progress: True for a bar on standard error, or a function that is called with (done, total) videos.
@@ -68,11 +74,18 @@ def bulk(
             remedy="pass its name or path; a model is saved by tc.save_pretrained(model, folder)",
         )
     part = Shard.parse(shard) if shard else None
+    listed: Manifest
     if isinstance(manifest, str | Path):
-        items, digest = read_manifest(Path(manifest), part), sha256([Path(manifest)])
+        listed = ManifestFile(Path(manifest))
     else:
         lines = [_line(fields) for fields in manifest]
-        items, digest = list_items(lines, part), hashlib.sha256(json.dumps(lines).encode()).hexdigest()
+        listed = ManifestList(lines)
+    plan = None if chunk is None else plan_chunks(listed, chunk)
+    items = read_items(listed, part) if plan is None else []
+    if isinstance(manifest, str | Path):
+        digest = sha256([Path(manifest)])
+    else:
+        digest = hashlib.sha256(json.dumps(lines).encode()).hexdigest()
     job = prepare(
         BulkJob(
             output=str(folder),
@@ -82,14 +95,24 @@ def bulk(
             device=device,
             precision=precision,
             label_files=label_files,
+            chunk=chunk,
             allow_damaged=allow_damaged,
             manifest=digest,
         )
     )
-    engine = nullcontext(LocalEngine(job)) if ray is None else ray_engine(ray, job, workers=workers, threads=threads)
-    with bars_for(progress) as bar, engine as started:
+
+    def engine(process: Callable[[Work, BulkJob], Any]) -> AbstractContextManager[Engine[Work]]:
+        if ray is None:
+            return nullcontext(LocalEngine(process, job))
+        return ray_engine(ray, process, job, workers=workers, threads=threads)
+
+    with bars_for(progress) as bar:
         show = _show_on(bar("videos"))
-        return run_bulk(items, job, started, shard=part, retry_failed=retry_failed, verify=verify, show=show)
+        if plan is None:
+            with engine(process_video) as started:
+                return run_bulk(items, job, started, shard=part, retry_failed=retry_failed, verify=verify, show=show)
+        with engine(process_chunk) as begun:
+            return run_chunks(plan, job, begun, shard=part, retry_failed=retry_failed, verify=verify, show=show)
 
 
 def _line(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ it is valid only while the files exist. bulk.json holds the settings that all vi
 """
 
 import hashlib
-import io
 import json
 import logging
 import os
@@ -28,7 +27,7 @@ from timecycle.store import Store, is_address, open_store
 log = logging.getLogger("timecycle")
 
 RECORDS, DEAD, SETTINGS = "records", "dead", "bulk.json"
-_WORK, _REPLACED = ".work", ".replaced"
+WORK, _REPLACED = ".work", ".replaced"
 _RUN = "run.json"
 
 Files = dict[str, tuple[int, str]]  # name to size and sha256
@@ -39,8 +38,8 @@ class Outputs:
 
     def __init__(self, location: str) -> None:
         self.location = location
-        self._store: Store = open_store(location)
-        self._folder = None if is_address(location) else make_folder(Path(location))
+        self.store: Store = open_store(location)
+        self.folder = None if is_address(location) else make_folder(Path(location))
 
     # The whole run
 
@@ -48,8 +47,8 @@ class Outputs:
         """Record the settings of this output, or refuse settings that differ from the recorded ones."""
         text = json.dumps({"timecycle_bulk": 1, **settings}, indent=2) + "\n"
         if not self.read(SETTINGS):
-            self._store.create(SETTINGS, text.encode())
-        recorded = _fields(self.read(SETTINGS))
+            self.store.create(SETTINGS, text.encode())
+        recorded = parse_object(self.read(SETTINGS))
         if recorded is None or recorded.get("timecycle_bulk") != 1:
             raise OutputError(f"{self.location}/{SETTINGS} cannot be used", remedy="choose another output with -o")
         for section, now in json.loads(text).items():
@@ -67,8 +66,8 @@ class Outputs:
 
     def records(self, under: str = RECORDS) -> dict[str, dict[str, Any]]:
         """Read the records of finished videos, or of failed ones (`DEAD`), by name; invalid records are ignored."""
-        names = [name for name in self._store.sizes(under) if name.endswith(".json")]
-        read = read_ahead(lambda name: (name, _fields(self.read(name))), names)
+        names = [name for name in self.store.sizes(under) if name.endswith(".json")]
+        read = read_ahead(lambda name: (name, parse_object(self.read(name))), names)
         return {
             fields["name"]: fields
             for name, fields in read
@@ -77,11 +76,11 @@ class Outputs:
 
     def record(self, name: str) -> dict[str, Any] | None:
         """The record of one video."""
-        return _fields(self.read(f"{RECORDS}/{name}.json"))
+        return parse_object(self.read(f"{RECORDS}/{name}.json"))
 
     def listing(self) -> dict[str, int]:
         """List names and sizes of all objects for `difference`, with few requests; empty for a folder."""
-        return {} if self._folder is not None else self._store.sizes()
+        return {} if self.folder is not None else self.store.sizes()
 
     def difference(
         self, record: Mapping[str, Any], *, checksums: bool = False, listing: Mapping[str, int] | None = None
@@ -96,63 +95,65 @@ class Outputs:
             return f"the record of {name} lists no files"
         try:
             for file, (size, digest) in listed.items():
-                if self._folder is None:
+                if self.folder is None:
                     problem = self._object_difference(file, size, digest if checksums else None, listing)
                 else:
-                    problem = _file_difference(self._folder / name / file, size, digest if checksums else None)
+                    problem = _file_difference(self.folder / name / file, size, digest if checksums else None)
                 if problem:
-                    return "" if self._folder is not None and _is_corrected(self._folder / name) else problem
+                    return "" if self.folder is not None and _is_corrected(self.folder / name) else problem
         except (TypeError, ValueError) as error:
             return f"the record of {name} is invalid: {error}"
         return ""
 
     def check_replaceable(self, names: Iterable[str]) -> None:
         """Refuse names that other files already have, before any video is processed."""
-        if self._folder is not None:
+        if self.folder is not None:
             for name in names:
-                _check_replaceable(self._folder / name)
+                _check_replaceable(self.folder / name)
 
     def write(self, name: str, text: str) -> None:
         """Write a file about the whole run."""
-        self._store.write(name, text.encode())
+        self.store.write(name, text.encode())
 
     def read(self, name: str) -> str:
         """Read a file about the whole run; empty if it does not exist."""
         try:
-            return self._store.read(name).decode(errors="replace")
+            return self.store.read(name).decode(errors="replace")
         except MissingError:
             return ""
 
-    def remove_empty_folders(self) -> None:
+    def remove_empty_folders(self, *, keep_work: bool = False) -> None:
         """Remove the folders of leases and unfinished work, with what killed processes left in them."""
-        if self._folder is not None:
-            locks = {path.stem for path in (self._folder / LEASES).glob("*.lock")}
-            for name in sorted(locks | {path.name for path in (self._folder / _WORK).glob("*")}):
+        if self.folder is not None:
+            locks = {path.stem for path in (self.folder / LEASES).glob("*.lock")}
+            unfinished = set() if keep_work else {path.name for path in (self.folder / WORK).glob("*")}
+            for name in sorted(locks | unfinished):
                 with suppress(InUseError), self.lease(name) as lease:  # releasing it removes the lock file
                     if not lease.is_exclusive:
                         break  # no locks on this file system
-                    shutil.rmtree(self._folder / _WORK / name, ignore_errors=True)
-            for name in (LEASES, _WORK):
+                    if name in unfinished:
+                        shutil.rmtree(self.folder / WORK / name, ignore_errors=True)
+            for name in (LEASES, WORK):
                 with suppress(OSError):  # another process works there
-                    (self._folder / name).rmdir()
+                    (self.folder / name).rmdir()
 
     # One video
 
     def lease(self, name: str) -> AbstractContextManager[Lease]:
         """Hold the exclusive right to write a video; InUseError if another process holds it."""
-        return lease(self._store, self._folder, name)
+        return lease(self.store, self.folder, name)
 
     @contextmanager
     def work_folder(self, name: str, lease: Lease) -> Iterator[Path]:
         """Make an empty folder for the unfinished output of a video, on the same disk as a folder of outputs."""
-        if self._folder is None:
+        if self.folder is None:
             with tempfile.TemporaryDirectory(prefix="timecycle-") as temporary:
                 yield Path(temporary)
             return
-        parent = self._folder / _WORK / name
+        parent = self.folder / WORK / name
         if lease.is_exclusive:  # what is there was left by a killed process
             shutil.rmtree(parent, ignore_errors=True)
-        folder = _make(parent / secrets.token_hex(8))
+        folder = make_shared(parent / secrets.token_hex(8))
         try:
             yield folder
         finally:
@@ -162,19 +163,19 @@ class Outputs:
 
     def commit(self, name: str, folder: Path, record: Mapping[str, Any], lease: Lease) -> None:
         """Move a finished folder to its final name, then write its record."""
-        if self._folder is None:
+        if self.folder is None:
             files = self._commit_tar(name, folder, lease)
         else:
             files = _list_files(folder)
             lease.check()
-            self._commit_folder(self._folder / name, folder, files)
+            self._commit_folder(self.folder / name, folder, files)
         complete = {**record, "name": name, "files": files}
         if problem := self.difference(complete):
             raise StoreError(
                 f"{problem} just after it was written", remedy="find out what else writes there, then run it again"
             )
-        self._store.clear_unfinished(f"{RECORDS}/{name}.json")
-        self._store.write(f"{RECORDS}/{name}.json", (json.dumps(complete) + "\n").encode())
+        self.store.clear_unfinished(f"{RECORDS}/{name}.json")
+        self.store.write(f"{RECORDS}/{name}.json", (json.dumps(complete) + "\n").encode())
 
     def _commit_folder(self, target: Path, folder: Path, files: Files) -> None:
         with writing(target):
@@ -195,35 +196,40 @@ class Outputs:
         if all(_is_same(target / name, *files[name]) for name in files if name != _RUN) and not _is_corrected(target):
             target.rename(folder.parent / "replaced")  # in the work folder, which is removed
             return
-        aside = _make(target.parent / _REPLACED) / f"{target.name}-{secrets.token_hex(4)}"
+        aside = make_shared(target.parent / _REPLACED) / f"{target.name}-{secrets.token_hex(4)}"
         target.rename(aside)
         log.warning("%s was replaced; the earlier output is now %s", target, aside)
 
     def _commit_tar(self, name: str, folder: Path, lease: Lease) -> Files:
         with tempfile.NamedTemporaryFile(suffix=".tar") as file:
             with tarfile.open(fileobj=file, mode="w") as tar:
-                for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-                    content = path.read_bytes()
-                    head = tarfile.TarInfo(path.relative_to(folder).as_posix())
-                    head.size, head.mode = len(content), 0o644
-                    tar.addfile(head, io.BytesIO(content))
+                add_to_tar(tar, folder)
             file.flush()
             lease.check()
-            self._store.put(Path(file.name), f"{name}.tar")
+            self.store.put(Path(file.name), f"{name}.tar")
             return {f"{name}.tar": (Path(file.name).stat().st_size, sha256([Path(file.name)]))}
 
     def _object_difference(self, name: str, size: int, digest: str | None, listing: Mapping[str, int] | None) -> str:
         address = f"{self.location}/{name}"
         try:
             if digest is not None:
-                is_same = hashlib.sha256(self._store.read(name)).hexdigest() == digest
+                is_same = hashlib.sha256(self.store.read(name)).hexdigest() == digest
             elif listing is not None:
                 is_same = listing.get(name) == size
             else:
-                is_same = self._store.sizes(name).get(name) == size
+                is_same = self.store.sizes(name).get(name) == size
         except MissingError:
             return f"{address} is missing"
         return "" if is_same else f"{address} is missing or was changed"
+
+
+def add_to_tar(tar: tarfile.TarFile, folder: Path, prefix: str = "") -> None:
+    """Add the files of a folder, in the order of their names and without times and owners."""
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        head = tarfile.TarInfo(prefix + path.relative_to(folder).as_posix())
+        head.size, head.mode = path.stat().st_size, 0o644
+        with path.open("rb") as file:
+            tar.addfile(head, file)
 
 
 def _file_difference(path: Path, size: int, digest: str | None) -> str:
@@ -233,7 +239,7 @@ def _file_difference(path: Path, size: int, digest: str | None) -> str:
     return "" if is_same else f"{path} was changed"
 
 
-def _fields(text: str) -> dict[str, Any] | None:
+def parse_object(text: str) -> dict[str, Any] | None:
     """Parse a JSON object; None if the text is not one."""
     try:
         fields = json.loads(text)
@@ -253,7 +259,7 @@ def _is_same(path: Path, size: int, digest: str) -> bool:
 
 def _run_record(folder: Path) -> dict[str, Any]:
     try:
-        return _fields((folder / _RUN).read_text(encoding="utf-8", errors="replace")) or {}
+        return parse_object((folder / _RUN).read_text(encoding="utf-8", errors="replace")) or {}
     except OSError:
         return {}
 
@@ -276,7 +282,7 @@ def _check_replaceable(target: Path) -> None:
         )
 
 
-def _make(folder: Path) -> Path:
+def make_shared(folder: Path) -> Path:
     """Make a folder, even while other processes remove its empty parents."""
     for _ in range(10):
         with suppress(FileNotFoundError):

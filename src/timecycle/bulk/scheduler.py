@@ -9,20 +9,21 @@ import logging
 import statistics
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from timecycle.bulk.manifest import Item, Shard, inputs_of
+from timecycle.bulk.fingerprints import inputs_of
+from timecycle.bulk.manifest import Item, Shard
 from timecycle.bulk.outputs import DEAD, Outputs
-from timecycle.bulk.worker import Already, BulkJob, Busy, Failed, Record, Stopped, outdated, process_video
+from timecycle.bulk.worker import Already, BulkJob, Busy, Record, Stopped, outdated
 from timecycle.concurrency import read_ahead
 from timecycle.errors import ShortageError
 
 log = logging.getLogger("timecycle")
 
 ALARM_FRACTION = 0.5  # if more videos fail, the cause is probably the manifest or a disk
-_LISTED = 10  # least confident videos in the summary
+LISTED = 10  # least confident videos in the summary
 _MAX_ATTEMPTS = 3
 _RETRY_BUSY_SECONDS = 1.0  # before trying again the videos that other processes hold
 
@@ -35,22 +36,30 @@ class Crashed:
     is_out_of_memory: bool = False  # not the fault of the video
 
 
-Outcome = Record | Already | Failed | Busy | Stopped | Crashed
+@runtime_checkable
+class Named(Protocol):
+    """A video or a chunk."""
+
+    @property
+    def name(self) -> str: ...
+
+
+Work = TypeVar("Work", bound=Named)
 
 
 @runtime_checkable
-class Engine(Protocol):
-    """Processes videos, possibly several at a time."""
+class Engine(Protocol[Work]):
+    """Processes videos or chunks, possibly several at a time."""
 
     @property
     def room(self) -> int:
-        """How many more videos to submit now."""
+        """How many more to submit now."""
 
-    def submit(self, item: Item) -> None:
-        """Start processing a video."""
+    def submit(self, work: Work) -> None:
+        """Start processing one."""
 
-    def next(self) -> tuple[Item, Outcome]:
-        """Wait for one of the submitted videos."""
+    def next(self) -> tuple[Work, Any]:
+        """Wait for one of those submitted; return it with its outcome, or with Crashed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,13 +106,13 @@ class Progress:
 
 def dead_letters(shard: Shard | None) -> str:
     """Name the file that lists the failed videos."""
-    return f"dead{_suffix(shard)}.jsonl"
+    return f"dead{suffix_of(shard)}.jsonl"
 
 
 def run_bulk(
     items: Sequence[Item],
     job: BulkJob,
-    engine: Engine,
+    engine: Engine[Item],
     *,
     shard: Shard | None = None,
     retry_failed: bool = False,
@@ -123,127 +132,122 @@ def run_bulk(
     failed = {name: letter for name, letter in failed.items() if name not in done}
     waiting = [item for item in items if item.name not in done and item.name not in failed]
     outputs.check_replaceable(item.name for item in waiting)
-    scheduler = _Scheduler(waiting, done, failed, outputs, engine)
-    start = time.monotonic()
-    for _ in scheduler.outcomes():
+    frames, start = 0, time.monotonic()
+    for item, outcome, tries in Schedule(waiting, engine).outcomes():
+        if isinstance(outcome, Record):
+            done[item.name] = asdict(outcome)
+            frames += outcome.frames
+        elif isinstance(outcome, Already):
+            done[item.name] = outcome.record
+        else:
+            failed[item.name] = _record_failure(item, outcome.problem, tries, outputs)
         if show is not None:
-            show(Progress(len(done), len(items), len(failed), scheduler.frames / (time.monotonic() - start)))
+            show(Progress(len(done), len(items), len(failed), frames / (time.monotonic() - start)))
     seconds = time.monotonic() - start
-    summary = _summary(items, done, before, failed, scheduler.frames, seconds, job.manifest)
-    outputs.write(f"summary{_suffix(shard)}.json", json.dumps(asdict(summary), indent=2) + "\n")
+    summary = _summary(items, done, before, failed, frames, seconds, job.manifest)
+    outputs.write(f"summary{suffix_of(shard)}.json", json.dumps(asdict(summary), indent=2) + "\n")
     letters = (json.dumps(asdict(failed[item.name])) + "\n" for item in items if item.name in failed)
     outputs.write(dead_letters(shard), "".join(letters))
     outputs.remove_empty_folders()
     return summary
 
 
-def _suffix(shard: Shard | None) -> str:
+def suffix_of(shard: Shard | None) -> str:
     return f"-{shard.index}-of-{shard.count}" if shard else ""
 
 
-class _Scheduler:
-    """Submits videos to an engine until all are finished or failed."""
+def _record_failure(item: Item, problem: str, tries: int, outputs: Outputs) -> DeadLetter:
+    letter = DeadLetter(name=item.name, video=item.video, tries=tries, problem=problem, inputs=_inputs(item))
+    # One file per video: processes that share the output must not replace each other's list.
+    outputs.write(f"{DEAD}/{item.name}.json", json.dumps(asdict(letter)) + "\n")
+    return letter
 
-    def __init__(
-        self,
-        waiting: Sequence[Item],
-        done: dict[str, dict[str, Any]],
-        failed: dict[str, DeadLetter],
-        outputs: Outputs,
-        engine: Engine,
-    ) -> None:
-        self.frames = 0  # processed by this run
-        self._waiting, self._busy = deque(waiting), deque[Item]()
-        self._done, self._failed, self._outputs, self._engine = done, failed, outputs, engine
+
+class Schedule(Generic[Work]):
+    """Submits work to an engine until all of it has an outcome. Work that crashed, or that other processes hold, is
+    submitted again."""
+
+    def __init__(self, work: Iterable[Work], engine: "Engine[Work]", *, max_attempts: int = _MAX_ATTEMPTS) -> None:
+        self._new, self._again, self._busy = iter(work), deque[Work](), deque[Work]()
+        self._engine, self._max_attempts = engine, max_attempts
         self._attempts: Counter[str] = Counter()
         self._running = 0
         self._retry_busy_at = 0.0
-        self._holder = self._logged_holder = ""  # of the last busy video
+        self._holder = self._logged_holder = ""  # of the last busy work
 
-    def outcomes(self) -> Iterator[None]:
-        """Process the videos; yield after each outcome, so that the caller can show progress."""
-        while self._waiting or self._busy or self._running:
+    def outcomes(self) -> Iterator[tuple[Work, Any, int]]:
+        """Yield what was processed, its outcome and the number of attempts; raise errors that must end the run."""
+        while True:
             self._submit()
-            if self._running == 0:  # other processes hold all the remaining videos
+            if self._running:
+                work, outcome = self._engine.next()
+                self._running -= 1
+                if self._is_final(work, outcome):
+                    yield work, outcome, self._attempts[work.name]
+            elif self._busy:  # other processes hold all that remains
                 self._log_holder()
                 time.sleep(max(0.0, self._retry_busy_at - time.monotonic()))
-                continue
-            item, outcome = self._engine.next()
-            self._running -= 1
-            self._handle(item, outcome)
-            yield
+            else:
+                return
 
     def _submit(self) -> None:
         if self._busy and time.monotonic() >= self._retry_busy_at:
-            self._waiting.extend(self._busy)
+            self._again.extend(self._busy)
             self._busy.clear()
-        while self._waiting and self._engine.room > 0:
-            self._engine.submit(self._waiting.popleft())
+        while self._engine.room > 0:
+            work = next(self._new, None) or (self._again.popleft() if self._again else None)
+            if work is None:
+                return
+            self._engine.submit(work)
             self._running += 1
 
-    def _handle(self, item: Item, outcome: Outcome) -> None:
+    def _is_final(self, work: Work, outcome: object) -> bool:
         if isinstance(outcome, Stopped):
             raise outcome.error
         if isinstance(outcome, Busy):
             if not self._busy:
                 self._retry_busy_at = time.monotonic() + _RETRY_BUSY_SECONDS
-            self._busy.append(item)
+            self._busy.append(work)
             self._holder = outcome.problem
-            return
-        self._attempts[item.name] += 1
-        if isinstance(outcome, Already):
-            self._done[item.name] = outcome.record
-        elif isinstance(outcome, Record):
-            self._done[item.name] = asdict(outcome)
-            self.frames += outcome.frames
-        elif isinstance(outcome, Crashed) and self._attempts[item.name] < _MAX_ATTEMPTS:
-            self._waiting.append(item)
-        elif isinstance(outcome, Crashed) and outcome.is_out_of_memory:
-            raise ShortageError(
-                f"memory ran out while {item.name} was processed: {outcome.problem}",
-                remedy="use fewer workers, then run it again: finished videos are kept",
-            )
-        else:
-            self._record_failure(item, outcome.problem)
+            return False
+        self._attempts[work.name] += 1
+        if isinstance(outcome, Crashed):
+            if self._attempts[work.name] < self._max_attempts:
+                self._again.append(work)
+                return False
+            if outcome.is_out_of_memory:
+                raise ShortageError(
+                    f"memory ran out while {work.name} was processed: {outcome.problem}",
+                    remedy="use fewer workers, then run it again: finished videos are kept",
+                )
+        return True
 
     def _log_holder(self) -> None:
         if self._holder != self._logged_holder:
-            log.warning("waiting for %d videos of other processes: %s", len(self._busy), self._holder)
+            log.warning("waiting for %d videos or chunks of other processes: %s", len(self._busy), self._holder)
             self._logged_holder = self._holder
 
-    def _record_failure(self, item: Item, problem: str) -> None:
-        letter = DeadLetter(
-            name=item.name,
-            video=item.video,
-            tries=self._attempts[item.name],
-            problem=problem,
-            inputs=_inputs(item),
-        )
-        self._failed[item.name] = letter
-        # One file per video: processes that share the output must not replace each other's list.
-        self._outputs.write(f"{DEAD}/{item.name}.json", json.dumps(asdict(letter)) + "\n")
 
+class LocalEngine(Generic[Work]):
+    """Processes one video or chunk after the other, in this process."""
 
-class LocalEngine:
-    """Processes one video after the other, in this process."""
-
-    def __init__(self, job: BulkJob) -> None:
-        self._job = job
-        self._submitted: list[Item] = []
+    def __init__(self, process: Callable[[Work, BulkJob], Any], job: BulkJob) -> None:
+        self._process, self._job = process, job
+        self._submitted: list[Work] = []
 
     @property
     def room(self) -> int:
         return 1 - len(self._submitted)
 
-    def submit(self, item: Item) -> None:
-        self._submitted.append(item)
+    def submit(self, work: Work) -> None:
+        self._submitted.append(work)
 
-    def next(self) -> tuple[Item, Outcome]:
-        item = self._submitted.pop()
+    def next(self) -> tuple[Work, Any]:
+        work = self._submitted.pop()
         try:
-            return item, process_video(item, self._job)
+            return work, self._process(work, self._job)
         except Exception as error:  # one video must not end the run
-            return item, Crashed(f"{type(error).__name__}: {error}")
+            return work, Crashed(f"{type(error).__name__}: {error}")
 
 
 def _valid_records(items: Sequence[Item], job: BulkJob, outputs: Outputs, *, verify: bool) -> dict[str, dict[str, Any]]:
@@ -300,6 +304,6 @@ def _summary(
         seconds=round(seconds, 3),
         frames_a_second=round(frames / seconds, 3) if seconds else 0.0,
         confidence=round(statistics.fmean(confidences.values()), 4) if confidences else None,
-        least_confident=tuple(sorted(confidences, key=lambda name: confidences[name])[:_LISTED]),
+        least_confident=tuple(sorted(confidences, key=lambda name: confidences[name])[:LISTED]),
         manifest=manifest,
     )

@@ -2,17 +2,19 @@
 
 import csv
 import dataclasses
+import secrets
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from timecycle.bulk.lease import Lease
-from timecycle.bulk.manifest import Item, checksum, has_other_content, inputs_of
+from timecycle.bulk.fingerprints import checksum, has_other_content, inputs_of
+from timecycle.bulk.manifest import Item
 from timecycle.bulk.outputs import Outputs
 from timecycle.confidence.fusion import ConfidenceConfig
 from timecycle.device import Device
@@ -37,6 +39,8 @@ from timecycle.shortages import find_shortage, raise_if_shortage
 from timecycle.store import is_address, open_store
 from timecycle.video import open_video
 
+Result = TypeVar("Result")
+
 
 @dataclass(frozen=True, kw_only=True)
 class BulkJob:
@@ -49,8 +53,10 @@ class BulkJob:
     device: Device = "auto"
     precision: PrecisionChoice = "fp32"
     label_files: LabelFiles = "palette"
+    chunk: int | None = None  # videos that are committed together; None: each by itself
     allow_damaged: bool = False  # not among the settings: an intact video gives the same output
     manifest: str = ""  # checksum, for the records
+    run: str = ""  # identifies one call of bulk
     encoder_sha256: str = ""  # every process must find these weights under the encoder's name
     encoder_form: str = ""
 
@@ -60,7 +66,7 @@ class BulkJob:
             "encoder": {"sha256": self.encoder_sha256, "form": self.encoder_form},
             "config": asdict(self.config),
             "confidence": asdict(self.confidence) if self.confidence else {},
-            "outputs": {"label_files": self.label_files},
+            "outputs": {"label_files": self.label_files} | ({"chunk": self.chunk} if self.chunk else {}),
         }
 
 
@@ -73,7 +79,7 @@ class Record:
     seconds: float  # of the propagation alone
     confidence: float | None  # mean over frames
     lowest: float | None  # over frames
-    video: str  # see fingerprints.Inputs
+    video: str  # see fingerprints.inputs_of
     video_sha256: str
     labels: str
     settings: str  # checksum of BulkJob.settings
@@ -112,14 +118,21 @@ class Stopped:
 def prepare(job: BulkJob) -> BulkJob:
     """Load the encoder before the first video, so that its errors are raised early; record its checksum."""
     encoder = _encoder(job.encoder, job.device, job.precision)
-    return dataclasses.replace(job, encoder_sha256=encoder.sha256, encoder_form=encoder.description)
+    return dataclasses.replace(
+        job, encoder_sha256=encoder.sha256, encoder_form=encoder.description, run=secrets.token_hex(8)
+    )
 
 
 def process_video(item: Item, job: BulkJob) -> Record | Already | Failed | Busy | Stopped:
     """Propagate the labels through one video and commit the output."""
-    doing = f"while {item.name} was processed"
+    return outcome_of(item.name, lambda: _process(item, job))
+
+
+def outcome_of(name: str, process: Callable[[], Result]) -> Result | Failed | Busy | Stopped:
+    """Process a video, and tell its own errors from those that must end the run; unexpected errors are raised."""
+    doing = f"while {name} was processed"
     try:
-        return _process(item, job)
+        return process()
     except InUseError as error:
         return Busy(error.problem)
     except TimecycleError as error:
@@ -170,10 +183,14 @@ def _process(item: Item, job: BulkJob) -> Record | Already:
         record = outputs.record(item.name)
         if record is not None and not outputs.difference(record) and not outdated(item, record, job):
             return Already(record)
-        return _propagate(item, job, outputs, lease)
+        with outputs.work_folder(item.name, lease) as work:
+            done = label_video(item, job, work / "out")
+            outputs.commit(item.name, work / "out", asdict(done), lease)
+        return done
 
 
-def _propagate(item: Item, job: BulkJob, outputs: Outputs, lease: Lease) -> Record:
+def label_video(item: Item, job: BulkJob, folder: Path) -> Record:
+    """Propagate the labels through one video, into a new folder."""
     encoder = _encoder(job.encoder, job.device, job.precision)
     if job.encoder_sha256 and encoder.sha256 != job.encoder_sha256:
         raise WeightsError(
@@ -182,7 +199,6 @@ def _propagate(item: Item, job: BulkJob, outputs: Outputs, lease: Lease) -> Reco
         )
     inputs = inputs_of(item)
     with ExitStack() as stack:
-        folder = stack.enter_context(outputs.work_folder(item.name, lease)) / "out"
         video = stack.enter_context(open_video(_local_path(item.video, stack), allow_damaged=job.allow_damaged))
         labels = check_labels(video, read_labels(item.labels, numbers=video.numbers, size=video.size.shape))
         origin = Origin(video=item.video, fps=None, encoder=job.encoder, device=job.device, precision=job.precision)
@@ -204,7 +220,7 @@ def _propagate(item: Item, job: BulkJob, outputs: Outputs, lease: Lease) -> Reco
                 f"{item.video} or its labels changed while they were read", remedy="run it again when they are complete"
             )
         confidences = _confidences(folder / "frames.csv")
-        record = Record(
+        return Record(
             name=item.name,
             frames=done.frames,
             seconds=seconds,
@@ -217,8 +233,6 @@ def _propagate(item: Item, job: BulkJob, outputs: Outputs, lease: Lease) -> Reco
             manifest=job.manifest,
             damage=video.damage,
         )
-        outputs.commit(item.name, folder, asdict(record), lease)
-    return record
 
 
 def _local_path(video: str, stack: ExitStack) -> str:

@@ -25,6 +25,7 @@ class Bulk(RunOptions):
       timecycle bulk videos.csv -o out
       timecycle bulk videos.csv -o out --ray local              on the cores of this machine
       timecycle bulk videos.csv -o s3://bucket/out --shard 3/8  as the fourth of eight jobs
+      timecycle bulk videos.csv -o s3://bucket/out --chunk 1000 one tar for each 1000 videos
     """
 
     manifest: Annotated[Positional[Path], arg(metavar="MANIFEST", help="a .csv file or JSON lines")]
@@ -35,6 +36,9 @@ class Bulk(RunOptions):
     workers: Annotated[int | None, arg(help="with --ray: videos at once; by default as many as there are cores")] = None
     threads: Annotated[int, arg(help="with --ray: threads of each worker")] = 1
     shard: Annotated[str | None, arg(metavar="I/N", help="only the I-th of N shards, counted from 0")] = None
+    chunk: Annotated[
+        int | None, arg(metavar="N", help="commit N videos at a time, as one tar: for a million videos")
+    ] = None
     retry_failed: Annotated[bool, arg(help="try failed videos again")] = False
     verify: Annotated[bool, arg(help="first compare the checksums of finished videos, not only sizes")] = False
 
@@ -53,6 +57,7 @@ class Bulk(RunOptions):
             workers=self.workers,
             threads=self.threads,
             shard=self.shard,
+            chunk=self.chunk,
             retry_failed=self.retry_failed,
             verify=self.verify,
             progress=True,
