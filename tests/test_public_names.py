@@ -62,6 +62,7 @@ PUBLIC = [
     "evaluate",
     "from_pretrained",
     "grid_over",
+    "label_batch",
     "load_encoder",
     "open_video",
     "pack",

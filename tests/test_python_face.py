@@ -80,7 +80,7 @@ def test_every_example_of_the_page_runs(clip, world, tmp_path, monkeypatch):
     for block in blocks:
         exec(compile(block.replace('"steps=2000"', short), block, "exec"), names)
     verbs = "propagate propagate_to_folder check correct undo audit tune correspond train pack bulk evaluate compare"
-    assert all(f"tc.{verb}(" in "".join(blocks) for verb in (*verbs.split(), "benchmark"))
+    assert all(f"tc.{verb}(" in "".join(blocks) for verb in (*verbs.split(), "label_batch", "benchmark"))
     assert names["steps"][-1] == 1
     assert repr(names["run"]).startswith("Run('named', 12 frames, ")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from timecycle.api.evaluation import compare, evaluate
     from timecycle.api.labelling import correspond, propagate, propagate_to_folder
     from timecycle.api.learning import pack, train
-    from timecycle.api.many import bulk
+    from timecycle.api.many import bulk, label_batch
     from timecycle.api.review import audit, check, correct, tune, undo
     from timecycle.api.speed import benchmark
     from timecycle.bulk.scheduler import BulkSummary
@@ -87,6 +87,7 @@ __all__ = [
     "evaluate",
     "from_pretrained",
     "grid_over",
+    "label_batch",
     "load_encoder",
     "open_video",
     "pack",
@@ -142,6 +143,7 @@ _MODULES = {
     "evaluate": "api.evaluation",
     "from_pretrained": "model.hub",
     "grid_over": "grid",
+    "label_batch": "api.many",
     "load_encoder": "model.registry",
     "open_video": "video",
     "pack": "api.learning",

@@ -2,11 +2,15 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from timecycle.bulk.batch import label_lines
 from timecycle.bulk.chunk_scheduler import run_chunks
 from timecycle.bulk.chunk_worker import process_chunk
 from timecycle.bulk.chunks import plan_chunks
@@ -67,12 +71,7 @@ def bulk(
 
     A video that fails does not end the call: the result counts them as `dead`, and dead.jsonl says why.
     """
-    name = encoder_reference(encoder)
-    if name is None:
-        raise SettingsError(
-            "the encoder was passed as an object, which other processes cannot load",
-            remedy="pass its name or path; a model is saved by tc.save_pretrained(model, folder)",
-        )
+    name = _reference(encoder)
     part = Shard.parse(shard) if shard else None
     listed: Manifest
     if isinstance(manifest, str | Path):
@@ -115,12 +114,77 @@ def bulk(
             return run_chunks(plan, job, begun, shard=part, retry_failed=retry_failed, verify=verify, show=show)
 
 
+def label_batch(
+    batch: Mapping[str, Iterable[Any]],
+    *,
+    encoder: EncoderLike | None = None,
+    config: ConfigLike | None = None,
+    confidence: ConfidenceConfig | None = _CONFIDENCE,
+    device: Device = "auto",
+    precision: PrecisionChoice = "fp32",
+    label_files: LabelFiles = "palette",
+    allow_damaged: bool = False,
+) -> dict[str, np.ndarray]:
+    """Propagate annotations through the videos of a batch of rows, for `map_batches` of Ray Data and the like of Spark.
+
+    batch: columns "video" (paths or addresses), "labels" (one or several of FILE or FRAME=FILE) and, if wanted, "name".
+    encoder: a name or a path; it is loaded once in each process. None is the bundled one.
+    config, confidence, label_files, allow_damaged: as for `bulk`.
+    device, precision: as for `load_encoder`.
+
+    Returns columns with a row for each video: "name", "frames", "mean_confidence" (nan if there is none), "output" (the
+    files of its folder as the bytes of a tar) and "error". A video that cannot be labelled has an error and an empty
+    output; a shortage of memory or disk space is raised, so that the engine can try again.
+    """
+    columns = set(batch)
+    if not {"video", "labels"} <= columns <= {"video", "labels", "name"}:
+        raise SettingsError(
+            f"the batch has the columns {', '.join(sorted(map(str, columns)))}",
+            remedy="give it the columns video and labels, and name if wanted",
+        )
+    rows = zip(*batch.values(), strict=True)
+    lines = [_line({column: _plain(value) for column, value in zip(batch, row, strict=True)}) for row in rows]
+    job = BulkJob(
+        output="",
+        encoder=_reference(encoder),
+        config=as_config(config),
+        confidence=confidence,
+        device=device,
+        precision=precision,
+        label_files=label_files,
+        allow_damaged=allow_damaged,
+    )
+    done = list(label_lines(lines, job))
+    confidences = [math.nan if one.confidence is None else one.confidence for one in done]
+    return {
+        "name": np.array([one.name for one in done], object),
+        "frames": np.array([one.frames for one in done], np.int64),
+        "mean_confidence": np.array(confidences, np.float64),
+        "output": np.array([one.output for one in done], object),
+        "error": np.array([one.error for one in done], object),
+    }
+
+
+def _reference(encoder: EncoderLike | None) -> str:
+    name = encoder_reference(encoder)
+    if name is None:
+        raise SettingsError(
+            "the encoder was passed as an object, which other processes cannot load",
+            remedy="pass its name or path; a model is saved by tc.save_pretrained(model, folder)",
+        )
+    return name
+
+
+def _plain(value: Any) -> Any:
+    """Convert a cell of a column of numpy, pandas or Arrow to text or a list."""
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
 def _line(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a line as a file of JSON lines has them: a list of labels, and paths as text."""
-    labels = fields.get("labels", ())
-    labels = [labels] if isinstance(labels, str | Path) else labels
-    paths = {"video": str(fields["video"]) if "video" in fields else None, "labels": [str(label) for label in labels]}
-    return {**fields, **paths}
+    video, labels = fields.get("video"), fields.get("labels")
+    labels = [labels] if isinstance(labels, str | Path) else labels or ()
+    return {**fields, "video": None if video is None else str(video), "labels": [str(label) for label in labels]}
 
 
 def _show_on(bar: Bar) -> Callable[[BulkProgress], None]:
