@@ -14,8 +14,9 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from timecycle.bulk.fingerprints import checksum
 from timecycle.bulk.lease import Lease
@@ -49,12 +50,8 @@ class ChunkRecord:
     manifest: str = ""  # checksum of the chunk's lines
 
 
-_TYPES: dict[str, Any] = {
-    **dict.fromkeys(("name", "source", "video", "labels", "manifest"), str),
-    **dict.fromkeys(("error", "damage", "sha256", "video_sha256"), str | None),
-    **dict.fromkeys(("tries", "frames"), int),
-    **dict.fromkeys(("confidence", "lowest"), float | int | None),
-}
+# A mean of confidences may be written as a whole number.
+_TYPES = {name: kind | int if kind == float | None else kind for name, kind in get_type_hints(ChunkRecord).items()}
 
 
 def list_chunks(outputs: Outputs, count: int) -> tuple[set[int], set[int]]:
@@ -87,12 +84,17 @@ def parse_records(text: str, location: str) -> list[ChunkRecord]:
 
 def _record(line: str, location: str) -> ChunkRecord:
     found = parse_object(line)
-    if found is None or found.keys() != _TYPES.keys():
+    if found is None or list(found) != list(_TYPES):
         raise DamagedError(f"{location} is not the record of a video", remedy=_REMEDY)
-    for name, kind in _TYPES.items():
-        if not isinstance(found[name], kind):
-            raise DamagedError(f"{location} has the {name} {found[name]!r}", remedy=_REMEDY)
+    if wrong := _wrong_field(tuple(map(type, found.values()))):
+        raise DamagedError(f"{location} has the {wrong} {found[wrong]!r}", remedy=_REMEDY)
     return ChunkRecord(**found)
+
+
+@lru_cache(maxsize=1000)  # a million records have the same few types
+def _wrong_field(types: tuple[type, ...]) -> str:
+    """Name a field of a wrong type; empty if there is none."""
+    return next((name for name, kind in zip(_TYPES, types, strict=True) if not issubclass(kind, _TYPES[name])), "")
 
 
 def commit_chunk(outputs: Outputs, name: str, work: "Work", records: Sequence[ChunkRecord], lease: Lease) -> None:

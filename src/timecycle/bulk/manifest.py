@@ -79,7 +79,11 @@ class Row(NamedTuple):
     number: int
     fields: dict[str, Any]
     text: bytes
-    end: Start
+    offset: int  # of its end
+
+    @property
+    def end(self) -> Start:
+        return Start(self.offset, self.number)
 
 
 class ManifestList:
@@ -93,7 +97,7 @@ class ManifestList:
         """Read the lines from a position."""
         for number, fields in enumerate(self._lines[start.offset :], start=start.offset + 1):
             text = json.dumps(fields, sort_keys=True, default=str).encode()
-            yield Row(number, dict(fields), text, Start(number, number))
+            yield Row(number, dict(fields), text, number)
 
 
 class ManifestFile:
@@ -112,7 +116,7 @@ class ManifestFile:
                 columns = self._columns(lines) if self._is_table else []
                 if start.offset:
                     file.seek(start.offset)
-                    lines.end = start
+                    lines.offset, lines.number = start
                 yield from self._table(lines, columns) if self._is_table else self._json_lines(lines)
         except OSError as error:
             raise SettingsError(f"{self.name} cannot be read: {error.strerror}", remedy="check the path") from error
@@ -137,10 +141,10 @@ class ManifestFile:
                 if cells:
                     fields: dict[str, Any] = dict(zip(columns, cells, strict=False))
                     fields["labels"] = (fields.get("labels") or "").split()
-                    yield Row(lines.end.line, fields, text, lines.end)
+                    yield Row(lines.number, fields, text, lines.offset)
         except csv.Error as error:
             raise SettingsError(
-                f"{self.name} line {lines.end.line} cannot be read: {error}", remedy="write it as video,labels,name"
+                f"{self.name} line {lines.number} cannot be read: {error}", remedy="write it as video,labels,name"
             ) from error
 
     def _json_lines(self, lines: "_Lines") -> Iterator[Row]:
@@ -154,10 +158,10 @@ class ManifestFile:
                     raise ValueError(f"its fields are not among {', '.join(sorted(_COLUMNS))}")
             except (ValueError, RecursionError) as error:
                 raise SettingsError(
-                    f"{self.name} line {lines.end.line} cannot be used: {error}",
+                    f"{self.name} line {lines.number} cannot be used: {error}",
                     remedy='write a line as {"video": "a.mp4", "labels": ["a.png"]}, or give a .csv file',
                 ) from error
-            yield Row(lines.end.line, fields, text, lines.end)
+            yield Row(lines.number, fields, text, lines.offset)
 
 
 Manifest = ManifestList | ManifestFile
@@ -167,14 +171,15 @@ class _Lines:
     """The lines of a file as text; knows what was read since the last call of `take`, and where it ended."""
 
     def __init__(self, file: Iterable[bytes]) -> None:
-        self.end = Start()
+        self.offset = self.number = 0  # of the end of what was read
         self._file = file
         self._read: list[bytes] = []
 
     def __iter__(self) -> Iterator[str]:
         for line in self._file:
-            content = line.removeprefix(_BOM) if self.end.offset == 0 else line
-            self.end = Start(self.end.offset + len(line), self.end.line + 1)
+            content = line if self.offset else line.removeprefix(_BOM)
+            self.offset += len(line)
+            self.number += 1
             self._read.append(content.rstrip(b"\r\n"))
             yield content.decode()
 
