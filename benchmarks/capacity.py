@@ -26,6 +26,7 @@ class Assumptions:
     hours: float = 1e6  # of video to train on
     clips: float = 1e8  # to label
     frames: int = 300  # of each
+    chunk: int = 1000  # clips that are committed together
     core_hour: float = 0.04
     gpu_hour: float = 2.0
     gb_month: float = 0.023  # of an object store
@@ -81,11 +82,16 @@ def capacity(records: Mapping[str, Mapping[str, Any]], given: Assumptions) -> Ca
     frames = given.clips * given.frames
     label_hours = frames * seconds_480p * cores / 3600
     overhead_hours = given.clips * bulk["overhead_seconds_per_video"] / 3600
-    objects = 2 * given.clips
+    objects = 2 * given.clips / given.chunk
     labelling = (
         Line("label at 480p", _hours(label_hours, "core"), label_hours * given.core_hour, "seconds per frame"),
         Line("engine", _hours(overhead_hours, "core"), overhead_hours * given.core_hour, "seconds per video"),
-        Line("objects", _count(objects), objects / 1e3 * given.thousand_puts, "a tar and a record each"),
+        Line(
+            f"objects of chunks of {given.chunk:,}",
+            _count(objects),
+            objects / 1e3 * given.thousand_puts,
+            "a tar and its records each",
+        ),
     )
     save = records["corpus_train"]["measured"]["save"]["seconds"]
     between = given.hours_between_failures * 3600

@@ -758,6 +758,35 @@ def _corpus_index(results: Results) -> str:
     return f"{markdown(heads, rows, right=range(len(heads)))}\n{_origin(record)}\n"
 
 
+def _bulk_chunks(results: Results) -> str:
+    resume, workers = (_record(results, f"bulk_chunks_{name}") for name in ("resume", "workers"))
+    settings, measured, labelled = resume["settings"], resume["measured"], workers["measured"]
+    begun, whole, single = (measured[name] for name in ("chunks", "chunks_with_summary", "videos"))
+    rows = [
+        [
+            f"{settings['lines']:,} lines, chunks of {settings['chunk']:,}, all but {settings['missing_chunks']} "
+            "finished: plan, and find the first unfinished chunk",
+            f"{begun['seconds']:.0f} s",
+        ],
+        ["all finished: plan, list, read all records, write the summary", f"{whole['seconds']:.0f} s"],
+        [
+            "most memory for it; of that, libraries before it begins",
+            f"{whole['peak_memory_mb']:.0f} MB; {whole['memory_before_mb']:.0f} MB",
+        ],
+        [
+            "resuming, for each finished video: in chunks; each by itself",
+            f"{begun['microseconds_per_video'] / 1e3:.3f} ms; {single['microseconds_per_video'] / 1e3:.2f} ms",
+        ],
+        ["two workers on Ray / twice one worker", f"{labelled['efficiency_of_two_workers']:.2f}"],
+        [
+            "two processes without Ray / twice one process",
+            f"{labelled['efficiency_of_two_processes_without_ray']:.2f}",
+        ],
+    ]
+    origins = " ".join(dict.fromkeys(map(_origin, (resume, workers))))
+    return f"{markdown(['measurement', 'result'], rows, right=(1,))}\n{origins}\n"
+
+
 def _fuzz(results: Results) -> str:
     record = _record(results, "fuzz")
     kinds: dict[str, Any] = record["measured"]["by_kind"]
@@ -872,6 +901,7 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "tuning": _tuning,
     "corpus": _corpus,
     "corpus_index": _corpus_index,
+    "bulk_chunks": _bulk_chunks,
     "capacity": _capacity,
     "speed": _speed,
     "speed_growth": _speed_growth,

@@ -400,7 +400,11 @@ def test_appended_lines_make_new_chunks_and_finish_the_last(undisturbed, corpus,
     assert (summary["videos"], summary["done"], summary["frames"]) == (10, 8, 8 * 3)  # v6, v8 and v9
     assert [record["name"] for record in records(out)] == [f"v{number}" for number in range(10)]
     assert unpacked(out, tmp_path / "a") == unpacked(undisturbed, tmp_path / "b")
-    assert run_here(capsys, videos, out, *CHUNK, "--verify")[0] == 1
+    shutil.copy(videos / "m4.png", videos / "m5.png")
+    assert "8 frames in" in run_here(capsys, videos, out, *CHUNK, "--verify")[1]
+    assert "frames in" not in run_here(capsys, videos, out, *CHUNK, "--verify")[1]
+    shutil.copy(videos / "v5.mp4", videos / "v7.mp4")
+    assert "9 of 10 videos are done" in run_here(capsys, videos, out, *CHUNK, "--retry-failed")[1]
     (videos / "videos.csv").write_text("\n".join(whole[:7]))
     code, said = run_here(capsys, videos, out, *CHUNK)
     assert code == 2

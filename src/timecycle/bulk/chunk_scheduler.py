@@ -83,18 +83,10 @@ def run_chunks(
     """
     outputs = Outputs(job.output)
     outputs.check_settings(job.settings())
-    grown = check_plan(plan, outputs)
     mine = range(shard.index, len(plan.spans), shard.count) if shard else range(len(plan.spans))
-    finished, again = list_chunks(outputs, len(plan.spans))
-    finished -= grown
-    for index in sorted(again.intersection(mine)):
-        log.warning("chunk %s is processed again: its tar is missing", chunk_name(index))
-    if retry_failed or verify:
-        listed = [index for index in mine if index in finished]
-        checks = read_ahead(lambda index: _repeat(plan, index, job, outputs, retry_failed, verify), listed)
-        again |= {index for index, repeat in zip(listed, checks, strict=True) if repeat}
-    before = [index for index in mine if index in finished and index not in again]
-    waiting = [index for index in mine if index not in finished or index in again]
+    before, again = _choose(plan, mine, job, outputs, retry_failed=retry_failed, verify=verify)
+    skipped = set(before)
+    waiting = [index for index in mine if index not in skipped]
     total = sum(plan.spans[index].videos for index in mine)
     done_before = sum(plan.spans[index].videos for index in before)
     totals, given_up, start = _Totals(), set[int](), time.monotonic()
@@ -120,6 +112,23 @@ def run_chunks(
     remove_finished_work(outputs, (chunk_name(index) for index in totals.tallies if index not in given_up))
     outputs.remove_empty_folders(keep_work=True)
     return summary
+
+
+def _choose(
+    plan: Plan, mine: range, job: BulkJob, outputs: Outputs, *, retry_failed: bool, verify: bool
+) -> tuple[list[int], set[int]]:
+    """Return the finished chunks that are left as they are, and those in which something is done again."""
+    grown = check_plan(plan, outputs)
+    finished, again = list_chunks(outputs, len(plan.spans))
+    for index in sorted(again.intersection(mine)):
+        log.warning("chunk %s is processed again: its tar is missing", chunk_name(index))
+    listed = [
+        index for index in mine if index in finished and index not in grown
+    ]  # a worker looks whether grown ones are complete
+    if retry_failed or verify:
+        checks = read_ahead(lambda index: _repeat(plan, index, job, outputs, retry_failed, verify), listed)
+        again |= {index for index, repeat in zip(listed, checks, strict=True) if repeat} | (finished & grown)
+    return [index for index in listed if index not in again], again
 
 
 def _repeat(plan: Plan, index: int, job: BulkJob, outputs: Outputs, retry_failed: bool, verify: bool) -> bool:
