@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from timecycle.bulk.chunk_outputs import (
@@ -102,7 +102,7 @@ def _finished(item: Item, chunk: Chunk, job: BulkJob, work: Work) -> ChunkRecord
     if reason := _redo(item, record, chunk, job):
         log.warning("%s is processed again: %s", item.name, reason)
         return None
-    return replace(record, manifest=chunk.lines)
+    return record._replace(manifest=chunk.lines)
 
 
 def _label(item: Item, chunk: Chunk, job: BulkJob, work: Work) -> ChunkRecord:
@@ -179,4 +179,4 @@ def _redo(item: Item, record: ChunkRecord, chunk: Chunk, job: BulkJob) -> str:
         if chunk.retry_failed:
             return "it failed"
         return "" if (record.video, record.labels) == inputs_of(item) else "it has changed since it failed"
-    return outdated(item, asdict(record) | {"settings": checksum(job.settings())}, job)
+    return outdated(item, record._asdict() | {"settings": checksum(job.settings())}, job)
