@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import tarfile
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,9 +17,11 @@ import timecycle as tc
 from bulk_runs import command, contents, environment, finish, kill_a_worker, run_here, until
 from timecycle.bulk import chunk_worker, outputs
 from timecycle.bulk.chunk_outputs import is_intact, parse_records
+from timecycle.bulk.chunk_scheduler import run_chunks
 from timecycle.bulk.chunks import check_plan, plan_chunks
 from timecycle.bulk.manifest import ManifestFile, ManifestList, read_manifest
 from timecycle.bulk.outputs import Outputs
+from timecycle.bulk.scheduler import Crashed, LocalEngine
 from timecycle.bulk.worker import label_video
 from timecycle.errors import SettingsError
 from timecycle.store import FolderStore
@@ -326,6 +328,39 @@ def test_unexpected_error_of_a_video_fails_it_alone(corpus, tmp_path, monkeypatc
     monkeypatch.setattr(chunk_worker, "label_video", _fails_at_v1)
     done = chunk_worker.process_chunk(plan.chunk(0), _job(tmp_path / "out", run="a"))
     assert [record.error for record in done.records] == [None, "ZeroDivisionError: of v1", None]
+
+
+class CrashingEngine:
+    """Its workers are killed each time they process the second chunk."""
+
+    def __init__(self, job: chunk_worker.BulkJob) -> None:
+        self.attempts: Counter[str] = Counter()
+        self._job, self._submitted = job, deque()
+
+    @property
+    def room(self) -> int:
+        return 2 - len(self._submitted)
+
+    def submit(self, work) -> None:
+        self._submitted.append(work)
+
+    def next(self):
+        chunk = self._submitted.popleft()
+        self.attempts[chunk.name] += 1
+        return chunk, Crashed("killed") if chunk.index == 1 else chunk_worker.process_chunk(chunk, self._job)
+
+
+def test_chunk_that_crashes_each_time_is_left_to_the_next_run(corpus, tmp_path):
+    plan, job = plan_chunks(ManifestFile(corpus / "good.csv"), 3), _job(tmp_path / "out", run="a")
+    engine = CrashingEngine(job)
+    summary = run_chunks(plan, job, engine)
+    assert (summary.videos, summary.done, summary.dead) == (8, 5, 3)
+    assert engine.attempts == {"000000": 1, "000001": 10, "000002": 1}
+    letters = [json.loads(line) for line in (tmp_path / "out/dead.jsonl").read_text().splitlines()]
+    assert {letter["problem"] for letter in letters} == {"chunk 000001 was not finished: killed"}
+    summary = run_chunks(plan, job, LocalEngine(chunk_worker.process_chunk, job))
+    assert (summary.done, summary.before, summary.dead, summary.frames) == (8, 5, 0, 8 * 3)
+    assert (tmp_path / "out/dead.jsonl").read_text() == ""
 
 
 def _job(out: Path, *, run: str) -> chunk_worker.BulkJob:
