@@ -799,6 +799,48 @@ def _seconds(measured: Mapping[str, Any]) -> str:
     return f"{measured['processor_seconds']:.0f} s of processor time"
 
 
+def _matching_arithmetic(results: Results) -> str:
+    record = _record(results, "matching_arithmetic")
+    measured, card = record["measured"], record["settings"]["card"]
+    parts, side = measured["parts"], record["settings"]["tile"]
+    works = {
+        "encoder": parts["encoder"],
+        **{
+            f"search in tiles of {one}{' (used)' if int(one) == side else ''}": work
+            for one, work in measured["tile_sides"].items()
+        },
+        "search, fused": parts["fused_search"],
+        f"search of confidence in tiles of {side}": parts["search_of_confidence"],
+        "search of confidence, fused": parts["fused_search_of_confidence"],
+    }
+    rows = [
+        [
+            name,
+            f"{work['launches']:,}",
+            f"{work['giga_flop']:.1f}",
+            f"{work['giga_bytes']:.2f}",
+            f"{work['milliseconds']:.1f}",
+        ]
+        for name, work in works.items()
+    ]
+    table = markdown(["part", "launches", "GFLOP", "GB", "expected ms"], rows, right=(1, 2, 3, 4))
+    cells = "{1}x{0}".format(*measured["cells"])
+    host, device = measured["host_milliseconds"], measured["device_milliseconds"]
+    ratios = measured["frame_over_fused_frame"]
+    text = f"""One frame of {record["settings"]["size"]}, preset `{record["settings"]["preset"]}`: {cells} cells of
+{measured["dimensions"]} dimensions, {measured["references"]} references, {measured["window_cells"]:.0f} cells of each
+in a window; the windows alone need {measured["needed_giga_flop"]:.1f} GFLOP. Assumed: {card["fp32_tera"]:g} TFLOP/s
+(fp32; {card["tf32_tera"]:g} with TF32 in the encoder) and {card["memory_tera_bytes"]:.2f} TB/s, of which
+{card["arithmetic_share"]:.0%} ({card["fused_share"]:.0%} in a fused kernel) and {card["memory_share"]:.0%} are reached;
+{1e6 * card["launch_seconds"]:.0f} µs for a launch; `topk` reads the scores {card["topk_passes"]} times. All together:
+{device["tiles"]:.1f} ms with tiles, {device["fused"]:.1f} ms fused. Host, measured: {host["decode"]:.0f} ms to decode
+the labels and {host["other"]:.0f} ms of one core to read and write, beside {host["tensors"]:.0f} ms of tensors that a
+GPU would do. With tiles a step of `Propagator` takes {ratios["step"]:.1f} times as long as with a fused kernel, a frame
+of `timecycle propagate` on one core and a GPU {ratios["command"]:.1f} times. Making the masks
+of the windows takes {measured["masks"]["milliseconds"]:.1f} ms, for the first frame only. {_origin(record)}"""
+    return f"{table}\n{' '.join(text.split())}\n"
+
+
 def _fuzz(results: Results) -> str:
     record = _record(results, "fuzz")
     kinds: dict[str, Any] = record["measured"]["by_kind"]
@@ -921,6 +963,7 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "speed_peers": _speed_peers,
     "published_ablations": partial(_published, protocol="davis2017", group="ablation"),
     "fuzz": _fuzz,
+    "matching_arithmetic": _matching_arithmetic,
     "kills": _kills,
 }
 

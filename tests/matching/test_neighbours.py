@@ -7,8 +7,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from timecycle.matching import tiles
 from timecycle.matching.neighbours import Reference, aggregate_labels, neighbours, neighbours_of_groups
+from timecycle.matching.tiles import WindowedFeatures, search_tiles
 from timecycle.matching.window import Window
 
 
@@ -167,3 +170,26 @@ def test_permuting_channels_permutes_aggregated_labels():
     matches = neighbours(query, [Reference(key, None)], k=5, temperature=0.5, weighting="joint")
     order = torch.tensor([2, 0, 3, 1])
     assert torch.allclose(aggregate_labels(matches, [labels])[:, order], aggregate_labels(matches, [labels[:, order]]))
+
+
+def test_accelerator_makes_the_masks_of_the_windows_once(monkeypatch):
+    monkeypatch.setattr(tiles, "host_values", lambda values, _waiting: [0.0] * len(values))
+    device = torch.device("meta")
+    query = torch.empty(40, 50, 8, device=device)
+    references = [WindowedFeatures(torch.empty(40, 50, 8, device=device), Window(5.0)) for _ in range(3)]
+    made = []
+    for _ in range(2):
+        with _Masks() as masks:
+            search_tiles(query, references, k=4)
+        made.append(masks.count)
+    assert made == [4, 0]  # four tiles, whose references share a window
+
+
+class _Masks(TorchDispatchMode):
+    """Counts the masks that are filled."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += func is torch.ops.aten.masked_fill_.Scalar
+        return func(*args, **(kwargs or {}))

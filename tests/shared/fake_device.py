@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from timecycle.grid import grid_over
+from timecycle.matching import tiles
 from timecycle.model.encoder import FeatureMap
 from timecycle.training import step
 
@@ -61,6 +62,7 @@ def fake_device() -> Iterator[tuple[torch.device, Counter[str]]]:
         patch.setattr(FakeTensorMode, "__deepcopy__", lambda mode, _: mode, raising=False)  # copies stay fakes of it
         patch.setattr(nn.Module, "_apply", _apply)
         patch.setattr(step, "_normalisation", step._normalisation.__wrapped__)  # keep no fakes
+        patch.setattr(tiles, "_kept_window_mask", tiles._window_mask)
         with _Placing(FakeTensorMode(allow_non_fake_inputs=True)):
             yield torch.device(NAME), waits
 
