@@ -1,5 +1,6 @@
 """The Dockerfile: what it copies is there, what it names is tested, and its steps make a working image."""
 
+import shutil
 import subprocess
 import urllib.request
 from pathlib import Path
@@ -74,7 +75,14 @@ def test_examples_name_our_images_and_can_be_parsed():
 def test_steps_make_a_working_image_in_a_clean_root(tmp_path):
     if why_not():
         pytest.skip(why_not())
-    root = build(FILE, context=ROOT, folder=tmp_path, arguments=torch_index())
+    try:
+        check_image(build(FILE, context=ROOT, folder=tmp_path, arguments=torch_index()))
+    finally:
+        shutil.rmtree(tmp_path)  # pytest would keep gigabytes
+
+
+def check_image(root: Root) -> None:
+    """Check the programs, the user and the parts of the root in which the image was made, and run a job in it."""
     entry = FILE.stages["runtime"].find("ENTRYPOINT")[0].words
 
     doctor = root.run([*entry, "doctor"]).stdout
