@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,7 +71,11 @@ def why_not() -> str:
         return "neither mmdebstrap nor debootstrap is installed"
     if subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], capture_output=True).returncode:
         return "mounts are not allowed here"
-    return ""
+    try:
+        with urllib.request.urlopen(f"{_MIRROR}/dists/bookworm/Release", timeout=20):
+            return ""
+    except OSError as error:
+        return f"Debian's packages cannot be reached: {error}"
 
 
 def bootstrap_tool() -> str:
