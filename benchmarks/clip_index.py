@@ -16,18 +16,21 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from record import write_record
+from timecycle.data.corpus.index import Entry
 from timecycle.data.corpus.order import ShardOrder
 from timecycle.data.corpus.probe import Box
 from timecycle.data.corpus.split import SplitRule
 from timecycle.data.packing.footage import PackFootage
 from timecycle.data.packing.pack import Counts, Pack, PackConfig, PackedShard, read_shards
-from timecycle.data.packing.shard_list import ShardList, list_shards, read_shard_list, write_shard_list
+from timecycle.data.packing.shard_list import ShardList, list_shards, read_shard_list, summarise_pack, write_shard_list
 from timecycle.data.packing.shards import PackedClip, Shard, ShardCache, shard_name, shard_text, write_shard
 from timecycle.files import make_folder
 from timecycle.store import FolderStore
@@ -54,7 +57,7 @@ def main() -> int:
         folder = chosen.work / f"pack{clips}"
         make_pack(folder, clips)
         growth.append({"shards": -(-clips // _CLIPS_PER_SHARD), "clips": clips} | _measured("all_clips", folder))
-        for name in ("first_start", "next_start"):
+        for name in ("first_start", "first_start_two", "next_start"):
             growth[-1] |= _measured(name, folder)
         print(json.dumps(growth[-1]), flush=True)
     largest = growth[-1]
@@ -127,11 +130,11 @@ def measure_all_clips(folder: Path) -> dict[str, float]:
     return {"seconds": round(time.perf_counter() - began, 3), "mb": round(_peak_mb() - before, 1), "held": len(held)}
 
 
-def measure_first_start(folder: Path) -> dict[str, float]:
-    """Read the index of every shard once, and write the list of shards."""
+def measure_first_start(folder: Path, processes: int = 0) -> dict[str, float]:
+    """Read the index of every shard once, and write the list of shards; memory of this process alone."""
     before, began = _peak_mb(), time.perf_counter()
-    shards = read_shards(FolderStore(folder), _pack_of(folder))
-    write_shard_list(folder, list_shards(shards, _HELD_OUT, clip_frames=4, is_usable=lambda _: True))
+    summaries = summarise_pack(str(folder), _pack_of(folder).shards, is_usable=is_moving, processes=processes)
+    write_shard_list(folder, list_shards(summaries, _HELD_OUT, clip_frames=4))
     return {"seconds": round(time.perf_counter() - began, 3), "mb": round(_peak_mb() - before, 1)}
 
 
@@ -141,7 +144,7 @@ def measure_next_start(folder: Path) -> dict[str, float]:
     before, began = _peak_mb(), time.perf_counter()
     shards = read_shard_list(folder)
     cache = ShardCache(FolderStore(folder), folder / "cache", limit_bytes=1e12)
-    footage = PackFootage(cache, shards, "training", is_usable=lambda _: True, mixed_shards=_MIXED)
+    footage = PackFootage(cache, shards, "training", is_usable=is_moving, mixed_shards=_MIXED)
     order = footage.order(seed=0)
     seconds, listed_mb = time.perf_counter() - began, _peak_mb() - before
     positions = range(min(len(footage), 2 * _MIXED * _CLIPS_PER_SHARD * 9 // 10))
@@ -182,9 +185,14 @@ def measure_shards(count: int = 100_000) -> int:
     return round(size / count)
 
 
-_MEASUREMENTS = {
+def is_moving(entry: Entry) -> bool:
+    return not entry.is_static
+
+
+_MEASUREMENTS: dict[str, Callable[[Path], dict[str, float]]] = {
     "all_clips": measure_all_clips,
     "first_start": measure_first_start,
+    "first_start_two": partial(measure_first_start, processes=2),
     "next_start": measure_next_start,
 }
 

@@ -35,7 +35,7 @@ from timecycle.data.corpus.index import Entry, find_videos
 from timecycle.data.corpus.order import generator
 from timecycle.data.packing.footage import PackFootage
 from timecycle.data.packing.pack import PackConfig, check_pack, pack, read_pack, read_shards
-from timecycle.data.packing.shard_list import list_shards
+from timecycle.data.packing.shard_list import list_shards, summarise
 from timecycle.data.packing.shards import Shard, ShardCache
 from timecycle.files import make_folder
 from timecycle.model.resnet import ResNet
@@ -163,7 +163,8 @@ def measure_load(footage: Path, work: Path, server: S3Server) -> dict[str, Any]:
     for turn in range(turns):
         shutil.rmtree(work / "load_cache", ignore_errors=True)
         cache = ShardCache(store, work / "load_cache", limit_bytes=1e9)
-        listed = list_shards(shards, 0.0, clip_frames=config.frames, is_usable=lambda _: True)
+        summaries = (summarise(shard, is_usable=lambda _: True) for shard in shards)
+        listed = list_shards(summaries, 0.0, clip_frames=config.frames)
         reader = PackFootage(cache, listed, "training", is_usable=lambda _: True, mixed_shards=4)
         order = reader.order(seed=turn)
         samples = [entries[order.sample(0, position)] for position in range(len(entries) // 2)]

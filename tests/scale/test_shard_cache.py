@@ -4,7 +4,7 @@ import pytest
 
 from timecycle.data.packing.footage import PackFootage
 from timecycle.data.packing.pack import PackConfig, pack, read_shards
-from timecycle.data.packing.shard_list import list_shards
+from timecycle.data.packing.shard_list import list_shards, summarise
 from timecycle.data.packing.shards import ShardCache
 from timecycle.data.packing.transcode import ClipFormat
 from timecycle.errors import SettingsError, StoreError, VideoError
@@ -31,7 +31,8 @@ def shard_of(entry):
 
 def footage_of(store, cache, done, **settings):
     """All clips of the pack: nothing is held out."""
-    shards = list_shards(read_shards(store, done), 0.0, clip_frames=2, is_usable=lambda _: True)
+    summaries = (summarise(shard, is_usable=lambda _: True) for shard in read_shards(store, done))
+    shards = list_shards(summaries, 0.0, clip_frames=2)
     return PackFootage(cache, shards, "training", is_usable=lambda _: True, mixed_shards=2, **settings)
 
 

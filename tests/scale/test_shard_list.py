@@ -1,17 +1,29 @@
 """The list of shards: the same split as that of all clips at once, without holding them."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from timecycle.data.augment.clips import ClipConfig
+from timecycle.data.augment.clips import is_usable as is_usable_clip
 from timecycle.data.corpus.index import Entry, Index
 from timecycle.data.corpus.probe import Box
 from timecycle.data.corpus.split import split
-from timecycle.data.packing.shard_list import PARTS, SHARD_LIST, list_shards, read_shard_list, write_shard_list
-from timecycle.data.packing.shards import Member, PackedClip, Shard, shard_name
+from timecycle.data.packing.pack import PackedShard
+from timecycle.data.packing.shard_list import (
+    PARTS,
+    SHARD_LIST,
+    list_shards,
+    read_shard_list,
+    summarise,
+    summarise_pack,
+    write_shard_list,
+)
+from timecycle.data.packing.shards import Member, PackedClip, Shard, shard_name, shard_text
 from timecycle.errors import DamagedError, OutputError
 
 CLIP_FRAMES = 4
@@ -42,7 +54,7 @@ def make_shard(number: int, sources: list[str], *, frames: int = 60, static: boo
 
 
 def list_of(shards, share):
-    return list_shards(iter(shards), share, clip_frames=CLIP_FRAMES, is_usable=is_usable)
+    return list_shards((summarise(shard, is_usable=is_usable) for shard in shards), share, clip_frames=CLIP_FRAMES)
 
 
 def clips_of(listed, shards, part):
@@ -74,6 +86,26 @@ def test_the_split_is_that_of_all_clips_at_once(pack, share, tmp_path_factory):
         assert listed.count(part).sum() == len(whole.entries)
         assert clips_of(again, shards, part) == list(whole.entries)
         assert np.array_equal(again.count(part), listed.count(part))
+
+
+def test_processes_that_share_the_work_give_the_same_list(tmp_path):
+    shards = [make_shard(number, [f"{number // 3}.mp4", f"{number}.mp4"]) for number in range(64)]
+    for shard in shards:
+        (tmp_path / f"{shard.name}.json").write_text(shard_text(shard))
+    listed = [PackedShard(shard.name, shard.size, shard.sha256, len(shard.members)) for shard in shards]
+    usable_clip = partial(is_usable_clip, config=ClipConfig(frames=CLIP_FRAMES))
+    alone, shared = (
+        list_shards(
+            summarise_pack(str(tmp_path), listed, is_usable=usable_clip, processes=processes),
+            0.3,
+            clip_frames=CLIP_FRAMES,
+        )
+        for processes in (0, 2)
+    )
+    assert alone.rule == shared.rule
+    for name in ("numbers", "checksums", "usable", "training", "held_out"):
+        assert np.array_equal(getattr(alone, name), getattr(shared, name))
+    assert 0 < alone.held_out.sum() < alone.usable.sum() == 128
 
 
 def test_a_shard_that_was_replaced_is_refused():

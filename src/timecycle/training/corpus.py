@@ -23,8 +23,15 @@ from timecycle.data.corpus.index import Index, find_videos, make_index, read_ind
 from timecycle.data.corpus.order import SampleKey, generator, sample_keys
 from timecycle.data.corpus.split import split
 from timecycle.data.packing.footage import PackFootage
-from timecycle.data.packing.pack import PACK, read_pack, read_shards
-from timecycle.data.packing.shard_list import PARTS, ShardList, list_shards, read_shard_list, write_shard_list
+from timecycle.data.packing.pack import PACK, read_pack
+from timecycle.data.packing.shard_list import (
+    PARTS,
+    ShardList,
+    list_shards,
+    read_shard_list,
+    summarise_pack,
+    write_shard_list,
+)
 from timecycle.data.packing.shards import ShardCache
 from timecycle.errors import VideoError
 from timecycle.files import user_cache
@@ -97,12 +104,13 @@ def index_videos(
 ) -> None:
     """Write RUN/index.jsonl or RUN/shards.jsonl for a new run, and warn of videos that cannot be used."""
     if videos.is_pack:
-        store = open_store(videos.location)
-        shards = read_shards(store, read_pack(store))
-        usable_clip = partial(is_usable, config=config.clips)
-        write_shard_list(
-            folder, list_shards(shards, config.held_out, clip_frames=config.clips.frames, is_usable=usable_clip)
+        summaries = summarise_pack(
+            videos.location,
+            read_pack(open_store(videos.location)).shards,
+            is_usable=partial(is_usable, config=config.clips),
+            processes=processes,
         )
+        write_shard_list(folder, list_shards(summaries, config.held_out, clip_frames=config.clips.frames))
         return
     path = folder / _INDEX
     index = make_index(Path(videos.location), path, workers=processes, progress=progress)

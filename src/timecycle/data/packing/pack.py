@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +195,7 @@ def _old_pack(store: Store) -> Pack | None:
 
 def read_shards(store: Store, pack: Pack) -> Iterator[Shard]:
     """Read the index of every shard of a pack, a few at a time."""
-    return read_ahead(lambda listed: _read_listed(store, listed), pack.shards)
+    return read_ahead(partial(read_listed, store), pack.shards)
 
 
 def check_pack(store: Store, progress: Progress | None = None) -> list[str]:
@@ -375,7 +376,8 @@ def _cut_clip(fields: dict[str, Any]) -> CutClip:
     return CutClip(clip=packed_clip(fields.pop("clip")), hashes=tuple(fields.pop("hashes")), **fields)
 
 
-def _read_listed(store: Store, listed: PackedShard) -> Shard:
+def read_listed(store: Store, listed: PackedShard) -> Shard:
+    """Read the index of a shard, which must be the one that the pack lists."""
     where = f"{store.name}/{listed.name}.json"
     shard = read_shard(store.read(f"{listed.name}.json"), where=where)
     if (shard.name, shard.sha256, len(shard.members)) != (listed.name, listed.sha256, listed.clips):

@@ -7,25 +7,39 @@ memory. The list is frozen, because the pack may grow later, which would change 
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Int64, UInt8
 
+from timecycle.concurrency import ordered, read_ahead, worker_processes
 from timecycle.data.corpus.index import Entry
-from timecycle.data.corpus.split import SplitRule, hash_scenes, scene_of, split_in_time, split_positions, split_rule
+from timecycle.data.corpus.split import (
+    SceneHashes,
+    SplitRule,
+    hash_scenes,
+    scene_of,
+    split_in_time,
+    split_positions,
+    split_rule,
+)
+from timecycle.data.packing.pack import PackedShard, read_listed
 from timecycle.data.packing.shards import Shard, shard_name
-from timecycle.errors import DamagedError, OutputError
+from timecycle.errors import DamagedError, OutputError, StoreError
 from timecycle.files import write_text
+from timecycle.store import Store, open_store
 
 Part = Literal["training", "held_out"]
 PARTS: tuple[Part, Part] = ("training", "held_out")
 
 SHARD_LIST = "shards.jsonl"
 _FORMAT = {"timecycle_shards": 1}
+_SHARDS_PER_PROCESS = 32  # with fewer, starting a process takes longer than it saves
 _COLUMNS = ("shard", "usable", "training", "held_out")
 _BAD_LIST = (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError)
 
@@ -70,29 +84,64 @@ class ShardList:
         return entries[:count] if part == "training" else entries[len(entries) - count :]
 
 
-def list_shards(
-    shards: Iterable[Shard], share: float, *, clip_frames: int, is_usable: Callable[[Entry], bool]
-) -> ShardList:
-    """Count the clips of every shard; only hashes of the scenes of a shard are kept when the next one is read."""
-    numbers, checksums, hashes, counts = [], [], [], []
-    for shard in shards:
-        scenes = Counter(scene_of(entry) for entry in shard.entries() if is_usable(entry))
-        numbers.append(_number(shard))
-        checksums.append(bytes.fromhex(shard.sha256))
-        hashes.append(hash_scenes(list(scenes)))
-        counts.append(np.array([*scenes.values()], np.int64))
-    rule = split_rule(np.concatenate([np.zeros((0, 2), np.uint64), *hashes]), share)
-    usable = np.array([count.sum() for count in counts], np.int64)
+class ShardSummary(NamedTuple):
+    """What the list needs to know of a shard: its scenes as hashes, and how many usable clips each has."""
+
+    number: int
+    checksum: bytes
+    scenes: SceneHashes
+    clips: Int64[np.ndarray, " scenes"]
+
+
+def summarise(shard: Shard, *, is_usable: Callable[[Entry], bool]) -> ShardSummary:
+    """Count the clips of a shard."""
+    scenes = Counter(scene_of(entry) for entry in shard.entries() if is_usable(entry))
+    clips = np.array([*scenes.values()], np.int64)
+    return ShardSummary(_number(shard), bytes.fromhex(shard.sha256), hash_scenes(list(scenes)), clips)
+
+
+def summarise_pack(
+    location: str, shards: Sequence[PackedShard], *, is_usable: Callable[[Entry], bool], processes: int = 0
+) -> Iterator[ShardSummary]:
+    """Read the indexes of all shards of a pack once; of many, up to `processes` processes share the work."""
+    workers = min(processes, len(shards) // _SHARDS_PER_PROCESS)
+    if workers < 2:
+        yield from read_ahead(partial(_summarise_listed, open_store(location), is_usable), shards)
+        return
+    job = partial(_summarise_in_worker, location, is_usable)
+    try:
+        yield from ordered(worker_processes(workers), job, shards, ahead=4 * workers)
+    except BrokenProcessPool as error:
+        raise StoreError(
+            f"a process that reads the shards of {location} was killed, perhaps for lack of memory",
+            remedy="run it again; a script must start workers below `if __name__ == '__main__':`",
+        ) from error
+
+
+def _summarise_listed(store: Store, is_usable: Callable[[Entry], bool], listed: PackedShard) -> ShardSummary:
+    return summarise(read_listed(store, listed), is_usable=is_usable)
+
+
+def _summarise_in_worker(location: str, is_usable: Callable[[Entry], bool], listed: PackedShard) -> ShardSummary:
+    return _summarise_listed(_open_once(location), is_usable, listed)
+
+
+_open_once = lru_cache(maxsize=1)(open_store)  # in each worker, which ends with its pack
+
+
+def list_shards(summaries: Iterable[ShardSummary], share: float, *, clip_frames: int) -> ShardList:
+    """List the shards of a pack, with the clips of each that are trained on and held out."""
+    shards = list(summaries)
+    rule = split_rule(np.concatenate([np.zeros((0, 2), np.uint64), *(shard.scenes for shard in shards)]), share)
+    usable = np.array([shard.clips.sum() for shard in shards], np.int64)
     if rule.in_time and usable.sum():
         training, held_out = _counts_in_time(usable, share)
     else:
-        held_out = np.array(
-            [count[rule.holds_out(hashed)].sum() for hashed, count in zip(hashes, counts, strict=True)], np.int64
-        )
+        held_out = np.array([shard.clips[rule.holds_out(shard.scenes)].sum() for shard in shards], np.int64)
         training = usable - held_out
     return ShardList(
-        numbers=np.array(numbers, np.int64),
-        checksums=np.frombuffer(b"".join(checksums), np.uint8).reshape(-1, 32),
+        numbers=np.array([shard.number for shard in shards], np.int64),
+        checksums=np.frombuffer(b"".join(shard.checksum for shard in shards), np.uint8).reshape(-1, 32),
         usable=usable,
         training=training,
         held_out=held_out,
