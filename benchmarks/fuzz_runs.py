@@ -299,7 +299,8 @@ def read_packed(case: DamagedPack) -> None:
 
     def clips() -> None:
         for shard in read_pack(store).shards:
-            for path in cache.folder(shard.name).iterdir():
+            cache.shard(shard.name)
+            for path in cache.folder(shard.name).glob("*.mp4"):
                 digest = hashlib.sha256(path.read_bytes()).hexdigest()
                 expect(digest in case.clips, f"{path.name} of {shard.name} is not what was packed")
 
