@@ -749,12 +749,14 @@ def _corpus_index(results: Results) -> str:
             f"{one['all_clips_mb']:,.0f} MB",
             f"{one['next_start_mb']:,.0f} MB",
             f"{one['first_start_seconds']:,.1f} s",
+            f"{one['first_start_two_seconds']:,.1f} s",
             f"{1e3 * one['next_start_seconds']:,.0f} ms",
             f"{one['next_start_microseconds_per_sample']:,.0f} µs",
         ]
         for one in record["measured"]["growth"]
     ]
-    heads = ["clips", "shards", "memory, all clips", "memory", "first start", "next start", "a look-up"]
+    starts = ["first start", "two processes", "next start"]
+    heads = ["clips", "shards", "memory, all clips", "memory", *starts, "a look-up"]
     return f"{markdown(heads, rows, right=range(len(heads)))}\n{_origin(record)}\n"
 
 

@@ -89,7 +89,7 @@ def test_the_split_is_that_of_all_clips_at_once(pack, share, tmp_path_factory):
 
 
 def test_processes_that_share_the_work_give_the_same_list(tmp_path):
-    shards = [make_shard(number, [f"{number // 3}.mp4", f"{number}.mp4"]) for number in range(64)]
+    shards = [make_shard(number, [f"{number // 3}.mp4", f"{number}.mp4"]) for number in range(128)]
     for shard in shards:
         (tmp_path / f"{shard.name}.json").write_text(shard_text(shard))
     listed = [PackedShard(shard.name, shard.size, shard.sha256, len(shard.members)) for shard in shards]
@@ -105,7 +105,7 @@ def test_processes_that_share_the_work_give_the_same_list(tmp_path):
     assert alone.rule == shared.rule
     for name in ("numbers", "checksums", "usable", "training", "held_out"):
         assert np.array_equal(getattr(alone, name), getattr(shared, name))
-    assert 0 < alone.held_out.sum() < alone.usable.sum() == 128
+    assert 0 < alone.held_out.sum() < alone.usable.sum() == 256
 
 
 def test_a_shard_that_was_replaced_is_refused():

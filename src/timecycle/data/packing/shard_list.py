@@ -39,7 +39,7 @@ PARTS: tuple[Part, Part] = ("training", "held_out")
 
 SHARD_LIST = "shards.jsonl"
 _FORMAT = {"timecycle_shards": 1}
-_SHARDS_PER_PROCESS = 32  # with fewer, starting a process takes longer than it saves
+_SHARDS_PER_PROCESS = 64  # with fewer, starting a process takes longer than it saves
 _COLUMNS = ("shard", "usable", "training", "held_out")
 _BAD_LIST = (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError)
 
