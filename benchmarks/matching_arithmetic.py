@@ -232,7 +232,7 @@ class _Scene:
     def masks(self) -> Work:
         """Count making the masks of all tiles, which is done for the first frame only."""
         counter = _Counter(self.card, self.card.fp32_tera)
-        tiles._kept_window_mask.cache_clear()
+        tiles._cached_window_mask.cache_clear()
         with counter:
             for window in {reference.window for reference in self.references}:
                 for tile in tiles._tiles(self.query.shape[0], self.query.shape[1], tiles._TILE_ACCELERATOR):

@@ -10,10 +10,8 @@ import yaml
 from clean_root import Root, StepError, build, context_files, why_not
 from dockerfile import Dockerfile, in_context, read_dockerfile
 from images import IMAGES, ROOT, command_of, free_port, images_of, parse_timecycle
-from PIL import Image
 
-from made_videos import make_video
-from timecycle.synthetic import WorldConfig, make_world
+from made_videos import make_manifest
 
 PATH = ROOT / "Dockerfile"
 FILE = read_dockerfile(PATH)
@@ -100,11 +98,7 @@ def check_image(root: Root) -> None:
 
 def run_ray_job(root: Root) -> None:
     """Submit the command of the RayJob to a cluster of one node with a token, as KubeRay would."""
-    for number in range(2):
-        world = make_world(WorldConfig(height_px=64, width_px=96, frames=3, seed=number))
-        make_video(root.path(f"/data/v{number}.mp4"), number, frames=3)
-        Image.fromarray(world.mask(0).astype("uint8")).save(root.path(f"/data/m{number}.png"))
-    root.path("/data/videos.csv").write_text("video,labels\nv0.mp4,m0.png\nv1.mp4,m1.png\n")
+    make_manifest(root.path("/data"), 2, frames=3)
     given = yaml.safe_load((ROOT / "deploy" / "kuberay" / "bulk.yaml").read_text())["spec"]["entrypoint"]
     entrypoint = f"{given.replace('s3://bucket/out', '/data/out')} --preset fast --set image_size_px=64 --encoder rgb"
     ports = free_port(), free_port()

@@ -18,10 +18,8 @@ from pathlib import Path
 
 import pytest
 from images import DEPLOY, IMAGES, free_port, images_of
-from PIL import Image
 
-from made_videos import make_video
-from timecycle.synthetic import WorldConfig, make_world
+from made_videos import make_manifest
 from timecycle.training.record import read_journal
 
 SCRIPTS = sorted((DEPLOY / "slurm").glob("*.sbatch"))
@@ -141,13 +139,7 @@ def test_script_is_faultless_shell_and_names_our_image(path):
 
 
 def test_array_labels_every_video_once(programs, tmp_path):
-    lines = ["video,labels"]
-    for number in range(3):
-        world = make_world(WorldConfig(height_px=64, width_px=96, frames=3, seed=number))
-        make_video(tmp_path / f"v{number}.mp4", number, frames=3)
-        Image.fromarray(world.mask(0).astype("uint8")).save(tmp_path / f"m{number}.png")
-        lines.append(f"v{number}.mp4,m{number}.png")
-    (tmp_path / "videos.csv").write_text("\n".join(lines) + "\n")
+    make_manifest(tmp_path, 3, frames=3)
     words = ["videos.csv", "out", "--preset", "fast", "--set", "image_size_px=64", "--encoder", "rgb"]
     array = {"SLURM_ARRAY_TASK_MIN": 0, "SLURM_ARRAY_TASK_MAX": 1, "SLURM_ARRAY_TASK_COUNT": 2}
     for task in (0, 1):

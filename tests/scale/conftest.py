@@ -7,14 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from bulk_runs import SETTINGS, contents
-from made_videos import make_video, write_video
+from made_videos import make_manifest, make_video, write_video
 from s3_server import S3Server
 from timecycle.cli import main
 from timecycle.store import ObjectStore, open_store
-from timecycle.synthetic import WorldConfig, make_world
 
 
 @pytest.fixture(scope="session")
@@ -66,15 +64,9 @@ def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def corpus(tmp_path_factory) -> Path:
     """Ten videos with a mask each, two of them corrupt, and a manifest."""
     folder = tmp_path_factory.mktemp("corpus")
-    lines = ["video,labels"]
-    for number in range(10):
-        world = make_world(WorldConfig(height_px=64, width_px=96, frames=8, seed=number))
-        make_video(folder / f"v{number}.mp4", number, frames=8)
-        Image.fromarray(world.mask(0).astype("uint8")).save(folder / f"m{number}.png")
-        lines.append(f"v{number}.mp4,m{number}.png")
+    lines = make_manifest(folder, 10, frames=8)
     for number in (3, 7):
         (folder / f"v{number}.mp4").write_bytes(b"no video at all")
-    (folder / "videos.csv").write_text("\n".join(lines) + "\n")
     (folder / "good.csv").write_text("\n".join(line for line in lines if line[:2] not in ("v3", "v7")) + "\n")
     return folder
 

@@ -1,5 +1,6 @@
 """The list of shards: the same split as that of all clips at once, without holding them."""
 
+import dataclasses
 import json
 from functools import partial
 
@@ -23,7 +24,7 @@ from timecycle.data.packing.shard_list import (
     summarise_pack,
     write_shard_list,
 )
-from timecycle.data.packing.shards import Member, PackedClip, Shard, shard_name, shard_text
+from timecycle.data.packing.shards import Member, PackedClip, Shard, read_shard, shard_name, shard_text
 from timecycle.errors import DamagedError, OutputError
 
 CLIP_FRAMES = 4
@@ -132,6 +133,13 @@ def test_a_damaged_list_is_refused(damage, problem, tmp_path):
     (tmp_path / SHARD_LIST).write_text("".join(json.dumps(one) + "\n" for one in damage(head, line)))
     with pytest.raises(OutputError, match=f"{SHARD_LIST} is not a list of shards: .*{problem}.*; begin a new run"):
         read_shard_list(tmp_path)
+
+
+@pytest.mark.parametrize("checksum", ["", "no checksum", "AB" * 32])
+def test_the_index_of_a_shard_without_a_checksum_is_refused(checksum):
+    shard = dataclasses.replace(make_shard(0, ["a.mp4"]), sha256=checksum)
+    with pytest.raises(DamagedError, match="is not the index of a shard: its checksum is"):
+        read_shard(shard_text(shard), where="shard-000000.json")
 
 
 def test_a_missing_list_is_named(tmp_path):

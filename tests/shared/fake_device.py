@@ -62,7 +62,7 @@ def fake_device() -> Iterator[tuple[torch.device, Counter[str]]]:
         patch.setattr(FakeTensorMode, "__deepcopy__", lambda mode, _: mode, raising=False)  # copies stay fakes of it
         patch.setattr(nn.Module, "_apply", _apply)
         patch.setattr(step, "_normalisation", step._normalisation.__wrapped__)  # keep no fakes
-        patch.setattr(tiles, "_kept_window_mask", tiles._window_mask)
+        patch.setattr(tiles, "_cached_window_mask", tiles._window_mask)
         with _Placing(FakeTensorMode(allow_non_fake_inputs=True)):
             yield torch.device(NAME), waits
 

@@ -1,7 +1,5 @@
 """Label many videos."""
 
-import hashlib
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -22,7 +20,6 @@ from timecycle.bulk.worker import BulkJob, prepare, process_video
 from timecycle.confidence.fusion import ConfidenceConfig
 from timecycle.device import Device
 from timecycle.errors import SettingsError
-from timecycle.files import sha256
 from timecycle.inputs import ConfigLike, EncoderLike, as_config, encoder_reference
 from timecycle.model.registry import PrecisionChoice
 from timecycle.progress import Bar, ProgressLike, bars_for
@@ -77,14 +74,9 @@ def bulk(
     if isinstance(manifest, str | Path):
         listed = ManifestFile(Path(manifest))
     else:
-        lines = [_line(fields) for fields in manifest]
-        listed = ManifestList(lines)
+        listed = ManifestList(_line(fields) for fields in manifest)
     plan = None if chunk is None else plan_chunks(listed, chunk)
     items = read_items(listed, part) if plan is None else []
-    if isinstance(manifest, str | Path):
-        digest = sha256([Path(manifest)])
-    else:
-        digest = hashlib.sha256(json.dumps(lines).encode()).hexdigest()
     job = prepare(
         BulkJob(
             output=str(folder),
@@ -96,7 +88,7 @@ def bulk(
             label_files=label_files,
             chunk=chunk,
             allow_damaged=allow_damaged,
-            manifest=digest,
+            manifest=listed.checksum(),
         )
     )
 

@@ -11,6 +11,7 @@ A manifest is read line by line, so that its length does not matter.
 """
 
 import csv
+import hashlib
 import json
 import re
 import unicodedata
@@ -23,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from timecycle.errors import SettingsError
+from timecycle.files import sha256
 from timecycle.store import is_address
 
 _NAME = re.compile(r"[^./\\][^/\\]*")
@@ -93,6 +95,10 @@ class ManifestList:
         self.name, self.folder = "the list of videos", Path.cwd()  # that paths are relative to
         self._lines: Sequence[Mapping[str, Any]] = list(lines)
 
+    def checksum(self) -> str:
+        """Return the checksum of all lines."""
+        return hashlib.sha256(json.dumps(self._lines).encode()).hexdigest()
+
     def rows(self, start: Start = Start()) -> Iterator[Row]:  # noqa: B008 (it is a tuple)
         """Read the lines from a position."""
         for number, fields in enumerate(self._lines[start.offset :], start=start.offset + 1):
@@ -107,6 +113,10 @@ class ManifestFile:
         self.name, self.folder = str(path), path.absolute().parent
         self._path = path
         self._is_table = path.suffix == ".csv"
+
+    def checksum(self) -> str:
+        """Return the checksum of the file."""
+        return sha256([self._path])
 
     def rows(self, start: Start = Start()) -> Iterator[Row]:  # noqa: B008
         """Read the lines from a position, one after the other."""

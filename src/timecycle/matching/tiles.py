@@ -164,9 +164,7 @@ def _region(tile: _Tile, window: Window | None, rows: int, columns: int, device:
     radius = len(window.half_widths) - 1
     y_span = slice(max(tile.rows.start - radius, 0), min(tile.rows.stop + radius, rows))
     x_span = slice(max(tile.columns.start - radius, 0), min(tile.columns.stop + radius, columns))
-    # On an accelerator the mask is computed there: to copy it would be to wait, for every tile.
-    make_mask = _cached_window_mask if reads_at_once(device) else _kept_window_mask
-    mask = make_mask(
+    mask = _cached_window_mask(
         window,
         device,
         tile=(tile.rows.stop - tile.rows.start, tile.columns.stop - tile.columns.start),
@@ -190,10 +188,9 @@ def _window_mask(
     return torch.zeros(outside.shape, device=device).masked_fill_(outside, -torch.inf)
 
 
-# Tiles away from the border all share one; cached tensors must also serve code that differentiates.
+# Tiles away from the border all share one; cached tensors must also serve code that differentiates. On an accelerator
+# masks are made there and kept: copying them would be waiting, and making them anew takes longer than the encoder.
 _cached_window_mask = lru_cache(maxsize=64)(torch.inference_mode(False)(_window_mask))
-# The larger ones of an accelerator: to make them for every search would take longer than the encoder.
-_kept_window_mask = lru_cache(maxsize=32)(torch.inference_mode(False)(_window_mask))
 
 
 def _positions(

@@ -34,6 +34,7 @@ log = logging.getLogger("timecycle")
 _FORMAT = {"timecycle_shard": 1}
 _BLOCK = 512  # a tar's
 _NAME = re.compile(r"shard-[0-9]{6,}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _MAX_CLIP_BYTES = 1 << 30
 _INDEX = "index.json"  # in the cache, beside the clips
 
@@ -163,6 +164,8 @@ def _member(fields: dict[str, Any]) -> Member:
 def _check(shard: Shard) -> None:
     if not isinstance(shard.name, str) or not is_shard_name(shard.name):
         raise ValueError(f"its name is {shard.name!r}")
+    if not isinstance(shard.sha256, str) or not _SHA256.fullmatch(shard.sha256):
+        raise ValueError(f"its checksum is {shard.sha256!r}"[:200])
     end = 0
     for number, member in enumerate(shard.members):
         if not end + _BLOCK <= member.offset or not 0 < member.size <= _MAX_CLIP_BYTES:
