@@ -189,7 +189,7 @@ def _window_mask(
 
 
 # Tiles away from the border all share one; cached tensors must also serve code that differentiates. On an accelerator
-# masks are made there and kept: copying them would be waiting, and making them anew takes longer than the encoder.
+# masks are made there and kept: copying them would be waiting, and making them again takes longer than the encoder.
 _cached_window_mask = lru_cache(maxsize=64)(torch.inference_mode(False)(_window_mask))
 
 
