@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
+from bundle import load_changed
 from engine import ALL, STEPS, SUBCELLS, without
 from inference import AT_240
 from record import RESULTS
@@ -22,16 +23,19 @@ from timecycle.config import propagate_config
 from timecycle.evaluation.benchmark import Benchmark
 from timecycle.evaluation.evaluate import FOLDER, evaluate, read_record, settings_of
 from timecycle.evaluation.methods.method import Method
-from timecycle.evaluation.methods.registry import load_method
+from timecycle.evaluation.methods.registry import NearestNeighbours, load_method
 from timecycle.evaluation.protocols.badja import find_badja
 from timecycle.evaluation.protocols.davis import find_davis
 from timecycle.evaluation.protocols.jhmdb import find_jhmdb
 from timecycle.evaluation.protocols.reconstruction import find_reconstruction
 from timecycle.evaluation.reporting.plots import write_pictures
 from timecycle.evaluation.reporting.report import REPORT
+from timecycle.evaluation.reporting.scores import WITHOUT_COLOUR
 from timecycle.files import write_text
-from timecycle.model.inference import Precision
+from timecycle.model.inference import Precision, ResNetEncoder
 from timecycle.model.registry import DEFAULT_ENCODER
+from timecycle.model.resnet import random_resnet, with_batch_norm_statistics
+from timecycle.model.weights import bundled_weights, find_bundled, hash_state
 from timecycle.propagation.settings import PropagateConfig
 
 EIGHT = ("blackswan", "bmx-trees", "camel", "dance-twirl", "goat", "horsejump-high", "libby", "parkour")
@@ -56,6 +60,21 @@ class Evaluation:
     settings: tuple[str, ...] = ()
     precision: Precision = "fp32"
     is_subset: bool = False  # of another evaluation's clips, whose predictions can be reused
+    without_colour: bool = False  # leave the mean colour out of the descriptor: what the network itself gives
+
+    def method(self) -> Method:
+        if not self.without_colour:
+            return load_method(self.encoder, precision=self.precision)
+        form, _, seed = self.encoder.removeprefix("random-").partition("@")
+        bundled = find_bundled(form)
+        if bundled is None:
+            raise SystemExit(f"error: {form} has no colour to leave out\n  try: one of {', '.join(bundled_weights())}")
+        model = load_changed(bundled, ["colour=0"])
+        if self.encoder.startswith("random-"):
+            model = with_batch_norm_statistics(random_resnet(model.config, seed=int(seed or 0)), seed=int(seed or 0))
+        name = f"{self.encoder.partition('@')[0]}{WITHOUT_COLOUR}{seed and '@'}{seed}"
+        encoder = ResNetEncoder(model, name=name, sha256=hash_state(model.state_dict()), precision=self.precision)
+        return NearestNeighbours(encoder)
 
 
 def evaluations() -> Iterator[Evaluation]:
@@ -73,6 +92,7 @@ def evaluations() -> Iterator[Evaluation]:
     small = partial(Evaluation, settings=AT_240)
     for encoder in (*controls, "random-resnet18", "random-resnet18@1", "random-resnet18@2"):
         yield small(name=f"davis2016_240p_{_file(encoder)}", find=_davis(), encoder=encoder)
+    yield from _untrained("davis2016_240p", find=_davis())
     yield Evaluation(
         name=f"davis2016_240p_fast_{_file(DEFAULT_ENCODER)}", find=_davis(), encoder=DEFAULT_ENCODER, preset="fast"
     )
@@ -90,6 +110,7 @@ def evaluations() -> Iterator[Evaluation]:
         "efficientnet-lite0-s8",
     ):
         yield small(name=f"davis2016_eight_240p_{_file(encoder)}", find=_davis(*EIGHT), encoder=encoder, is_subset=True)
+    yield from _untrained("davis2016_eight_240p", find=_davis(*EIGHT), is_subset=True)
     for precision in get_args(Precision):
         yield small(
             name=f"davis2016_eight_240p_vgg16_{precision}",
@@ -143,6 +164,16 @@ def evaluations() -> Iterator[Evaluation]:
             preset="plain",
             settings=settings,
         )
+
+
+def _untrained(prefix: str, **common: Any) -> Iterator[Evaluation]:
+    """Yield the controls for what is learned: random weights in the encoder's own form, and both without colour."""
+    one = partial(Evaluation, settings=AT_240, **common)
+    random = [f"random-{DEFAULT_ENCODER}{seed}" for seed in ("", "@1", "@2")]
+    for encoder in random:
+        yield one(name=f"{prefix}_{_file(encoder)}", encoder=encoder)
+    for encoder in (DEFAULT_ENCODER, *random):
+        yield one(name=f"{prefix}_{_file(encoder)}{_file(WITHOUT_COLOUR)}", encoder=encoder, without_colour=True)
 
 
 def _ablations() -> Iterator[Evaluation]:
@@ -221,7 +252,7 @@ def main() -> int:
         if chosen.only and not one.name.startswith(tuple(chosen.only)):
             continue
         folder = chosen.work / one.name
-        method = load_method(one.encoder, precision=one.precision)
+        method = one.method()
         config = propagate_config(one.preset, one.settings)
         benchmark = one.find(chosen.data)
         if one.is_subset:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,14 @@ from timecycle.evaluation.reporting.compare import compare, paired_bootstrap
 from timecycle.evaluation.reporting.figure import save_small
 from timecycle.evaluation.reporting.plots import draw_bars, draw_over_time
 from timecycle.evaluation.reporting.report import Report, read_report
-from timecycle.evaluation.reporting.scores import COUNTED, Row, lower_is_better, main_scores, method_name
+from timecycle.evaluation.reporting.scores import (
+    COUNTED,
+    WITHOUT_COLOUR,
+    Row,
+    lower_is_better,
+    main_scores,
+    method_name,
+)
 from timecycle.model.registry import DEFAULT_ENCODER
 
 ROOT = Path(__file__).parents[1]
@@ -257,6 +264,34 @@ def _headline(results: Results) -> str:
         )
     heads = ["encoder", "DAVIS J&F", "ours minus it", "95 % interval", "ours better on", *others]
     return _with_provenance(markdown(heads, rows, right=tuple(range(1, len(heads)))), [ours])
+
+
+def _what_is_learned(results: Results) -> str:
+    """Compare the bundled encoder with random weights in its own form, both with and without colour."""
+    rows, used = [], []
+    for name in (DEFAULT_ENCODER, f"random-{DEFAULT_ENCODER}", "rgb"):
+        cells = []
+        for prefix in ("davis2016_eight_240p", "davis2016_240p"):
+            for ending in ("", WITHOUT_COLOUR):
+                reports = [
+                    result.report
+                    for result in results.reports
+                    if result.name.startswith(f"{prefix}_")
+                    and inference_name(result.report.config) == "plain"
+                    and result.report.encoder.partition("@")[0] == f"{name}{ending}"
+                ]
+                scores = [100 * report.scores["JF"] for report in reports]
+                spread = f" ± {stdev(scores):.1f}" if len(scores) > 1 else ""
+                cells.append(f"{fmean(scores):.1f}{spread}" if scores else "-")
+                used += reports
+        rows.append([method_name(name), *cells])
+    if not any(f"random-{DEFAULT_ENCODER}" in report.encoder for report in used):
+        raise NoResultsError(
+            f"no result of random-{DEFAULT_ENCODER}",
+            remedy="python benchmarks/evaluate.py DATA --work DIR --only davis2016_240p_random davis2016_eight",
+        )
+    heads = ["weights", "eight", "eight, without colour", "all 20", "all 20, without colour"]
+    return _with_provenance(markdown(heads, rows, right=(1, 2, 3, 4)), used)
 
 
 def _steps(results: Results) -> str:
@@ -931,6 +966,7 @@ _CONTROLS = ("vgg16_fp32", "rgb", "efficientnet_lite0_s8", "sift", "dis_flow", "
 TABLES: Mapping[str, Callable[[Results], str]] = {
     "davis2016_480p": _davis_large,
     "headline": _headline,
+    "what_is_learned": _what_is_learned,
     "steps_480p": _steps,
     "davis2016_240p": partial(_davis, size_px=240),
     "davis2016_eight_240p": partial(_davis, size_px=240, eight=True),

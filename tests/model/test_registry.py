@@ -11,7 +11,7 @@ import torch
 from timecycle.errors import WeightsError
 from timecycle.model import registry
 from timecycle.model.encoder import Encoder, FeatureMap
-from timecycle.model.registry import encoder_names, load_encoder
+from timecycle.model.registry import DEFAULT_ENCODER, encoder_names, load_encoder
 from timecycle.model.resnet import ResNetConfig, random_resnet, with_batch_norm_statistics
 from timecycle.model.third_party.imagenet import packaged_file, read_arrays
 from timecycle.model.third_party.network import Geometry
@@ -124,6 +124,17 @@ def test_random_weights_depend_on_the_seed_alone():
     first, again, other = (load_encoder(f"random-resnet18{seed}") for seed in ("", "@0", "@1"))
     assert first.sha256 == again.sha256 != other.sha256
     assert other.name == "random-resnet18@1"
+
+
+def test_random_weights_in_the_form_of_the_bundled_encoder_are_its_control():
+    """The same descriptor, colour included, from weights that learned nothing."""
+    trained, random = (load_encoder(name, device="cpu") for name in (DEFAULT_ENCODER, f"random-{DEFAULT_ENCODER}@1"))
+    image = np.random.default_rng(0).integers(0, 256, (40, 48, 3), dtype=np.uint8)
+    ours, control = (encoder.encode(image).cells for encoder in (trained, random))
+    assert ours.shape == control.shape
+    assert torch.allclose(ours[..., -3:], control[..., -3:], atol=1e-3)  # the mean colour is not learned
+    assert not torch.allclose(ours, control, atol=0.05)
+    assert trained.description == random.description
 
 
 def test_batch_norm_statistics_normalise_the_output_of_every_layer():

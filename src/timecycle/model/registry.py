@@ -77,7 +77,7 @@ def load_encoder(
             remedy="pass a name or a path, a torch module, or an object with name, sha256, description and encode",
         )
     name_or_path = str(encoder)
-    if re.fullmatch(r"random-\w+(@\d+)?", name_or_path):
+    if re.fullmatch(r"random-[\w-]+(@\d+)?", name_or_path):
         return _random(name_or_path, device, precision)
     if name_or_path in _NAMED:
         return _NAMED[name_or_path](device, precision)
@@ -99,8 +99,7 @@ def load_encoder(
 
 def encoder_names() -> list[str]:
     """List the names that `load_encoder` knows; `random-...` takes a seed as in random-resnet18@1."""
-    random = [f"random-{architecture}" for architecture in get_args(Architecture)]
-    return [*bundled_weights(), *random, *_NAMED]
+    return [*bundled_weights(), *(f"random-{form}" for form in (*get_args(Architecture), *bundled_weights())), *_NAMED]
 
 
 def _from_hub(hub: HubName, device: Device, precision: Precision) -> Encoder:
@@ -113,13 +112,14 @@ def _from_hub(hub: HubName, device: Device, precision: Precision) -> Encoder:
 
 
 def _random(name: str, device: Device, precision: Precision) -> Encoder:
-    """Make random weights with batch-norm statistics: the control for what an architecture gives without training."""
-    architecture, _, seed = name.removeprefix("random-").partition("@")
-    if architecture not in get_args(Architecture):
-        raise WeightsError(f"there is no encoder {name!r}", remedy=f"give one of {', '.join(encoder_names())}")
+    """Make random weights with batch-norm statistics: the control for what a form gives without training."""
+    form, _, seed = name.removeprefix("random-").partition("@")
     if int(seed or 0) > _LARGEST_SEED:
         raise WeightsError(f"the seed of {name!r} is too large", remedy=f"give a seed from 0 to {_LARGEST_SEED}")
-    config = ResNetConfig(architecture=architecture)  # type: ignore[arg-type]
+    bundled = find_bundled(form)
+    if bundled is None and form not in get_args(Architecture):
+        raise WeightsError(f"there is no encoder {name!r}", remedy=f"give one of {', '.join(encoder_names())}")
+    config = load_weights(bundled).config if bundled else ResNetConfig(architecture=form)  # type: ignore[arg-type]
     model = with_batch_norm_statistics(random_resnet(config, seed=int(seed or 0)), seed=int(seed or 0))
     digest = hash_state(model.state_dict())
     return ResNetEncoder(model, name=name, sha256=digest, device=device, precision=precision)

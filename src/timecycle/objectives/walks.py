@@ -18,6 +18,7 @@ from timecycle.errors import SettingsError
 from timecycle.grid import Grid
 from timecycle.model.affinity import at_least_fp32
 from timecycle.objectives import ObjectiveResult, Scalar, weighted_sum
+from timecycle.objectives.nodes import node_grid, node_points, pool_nodes
 from timecycle.pose import to_cells
 
 Views = Float[Tensor, "b n c h w"]  # features of unit length of n frames of a clip in one view
@@ -31,14 +32,18 @@ class WalksConfig:
     dropout: float = 0.1  # share of transitions that are dropped, so that no walk relies on a single path
     walk: float = 1.0
     same_frame: float = 1.0  # the walk of length 0: from one view to the other in the same frame
+    nodes: float = 0.0  # walks between squares of cells instead of cells
+    node_cells: int = 4  # side of such a square
     pasted: float = 0.0  # the walk should end on the object it started on, anywhere on it
     negatives: int = 0  # other clips of the batch whose cells are negatives at every step
     motion: float = 0.0  # share of the loss weight that follows how much cells change; the rest is uniform
 
     def __post_init__(self) -> None:
-        for name in ("walk", "same_frame", "pasted", "negatives"):
+        for name in ("walk", "same_frame", "nodes", "pasted", "negatives"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise SettingsError(f"walks.{name} is {getattr(self, name)}", remedy="give 0 or more")
+        if self.node_cells < 1:
+            raise SettingsError(f"walks.node_cells is {self.node_cells}", remedy="give 1 or more")
         if not 0 < self.temperature < math.inf:
             raise SettingsError(f"walks.temperature is {self.temperature}", remedy="give a number above 0")
         if not 0 <= self.dropout < 1 or not 0 <= self.motion <= 1:
@@ -77,9 +82,26 @@ def walk_losses(
     over its cells.
     """
     target = return_targets(points, grid, visible)
+    walks = _walks(out, back, config, generators)
+    weight = target.valid if change is None else target.valid * _motion_weights(change, config.motion)
+    costs = {length: _cross_entropy(walk, target, weight) for length, walk in walks.items()}
+    through_time = [cost for length, cost in costs.items() if length > 0]
+    losses = {"same_frame": costs[0]} | ({"walk": torch.stack(through_time).mean()} if through_time else {})
+    if config.nodes:
+        losses["nodes"] = _node_loss(out, back, points, grid, config, visible, generators)
+    if pasted is not None:
+        losses["pasted"] = torch.stack([object_loss(walk, pasted) for walk in walks.values()]).mean()
+    weights = {name: getattr(config, name) for name in ("walk", "same_frame", "nodes", "pasted")}
+    return weighted_sum(losses, weights, _diagnostics(walks, target, grid))
+
+
+def _walks(
+    out: Views, back: Views, config: WalksConfig, generators: Sequence[torch.Generator]
+) -> dict[int, Transition]:
+    """Compute where walks of every length end: from the first frame of one view to that of the other."""
     # Split once: indexing at every step would cost a gradient of the size of all frames each time.
     forward, backward = out.unbind(dim=1), back.unbind(dim=1)
-    outward = torch.eye(grid.cells, device=out.device).expand(len(out), -1, -1)
+    outward = torch.eye(out[0, 0, 0].numel(), device=out.device).expand(len(out), -1, -1)
     inward = outward
     walks: dict[int, Transition] = {0: _transition(forward[0], backward[0], config, generators)}  # by length
     for length in range(1, len(forward)):
@@ -88,14 +110,25 @@ def walk_losses(
             inward = _transition(backward[length - 1], backward[length - 2], config, generators) @ inward
         crossing = _transition(forward[length], backward[length - 1], config, generators)
         walks[length] = outward @ (crossing @ inward)
-    weight = target.valid if change is None else target.valid * _motion_weights(change, config.motion)
-    costs = {length: _cross_entropy(walk, target, weight) for length, walk in walks.items()}
-    through_time = [cost for length, cost in costs.items() if length > 0]
-    losses = {"same_frame": costs[0]} | ({"walk": torch.stack(through_time).mean()} if through_time else {})
-    if pasted is not None:
-        losses["pasted"] = torch.stack([object_loss(walk, pasted) for walk in walks.values()]).mean()
-    weights = {"walk": config.walk, "same_frame": config.same_frame, "pasted": config.pasted}
-    return weighted_sum(losses, weights, _diagnostics(walks, target, grid))
+    return walks
+
+
+def _node_loss(
+    out: Views,
+    back: Views,
+    points: Points,
+    grid: Grid,
+    config: WalksConfig,
+    visible: Bool[Tensor, "b cells"] | None,
+    generators: Sequence[torch.Generator],
+) -> Scalar:
+    """Compute the cross-entropy of walks between nodes, averaged over their lengths."""
+    side = config.node_cells
+    everywhere = torch.ones(points.shape[:2], dtype=torch.bool, device=points.device)
+    middles, together = node_points(points, everywhere if visible is None else visible, grid, side)
+    target = return_targets(middles, node_grid(grid, side), together)
+    walks = _walks(pool_nodes(out, side), pool_nodes(back, side), config, generators)
+    return torch.stack([_cross_entropy(walk, target, target.valid) for walk in walks.values()]).mean()
 
 
 @dataclass(frozen=True, eq=False)

@@ -149,9 +149,16 @@ class TrainConfig:
                 f"view_px is {self.view_px} and clips.crop_px {self.clips.crop_px}",
                 remedy=f"views are cut out of crops: give at least {_MIN_PX} pixels and at most those of the crop",
             )
-        if not (self.walks.walk or self.walks.same_frame or self.walks.pasted):
+        if not (self.walks.walk or self.walks.same_frame or self.walks.nodes or self.walks.pasted):
             raise SettingsError(
-                "walks.walk, walks.same_frame and walks.pasted are all 0", remedy="give at least one of them a weight"
+                "walks.walk, walks.same_frame, walks.nodes and walks.pasted are all 0",
+                remedy="give at least one of them a weight",
+            )
+        cells = grid_of(self.view_px).x.cells
+        if self.walks.nodes and self.walks.node_cells > cells // 2:
+            raise SettingsError(
+                f"walks.node_cells is {self.walks.node_cells} and a view has {cells} cells a side",
+                remedy=f"give at most {cells // 2}",
             )
 
     def _check_patches(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from timecycle.errors import SettingsError
 from timecycle.evaluation.reporting.report import Report
 
+WITHOUT_COLOUR = "-without-colour"  # ends the name of an encoder whose descriptor leaves out the mean colour
 COUNTED = "counted"  # not a score: the share of joints that a method predicts as visible
 
 _METHODS = {
@@ -85,8 +86,11 @@ def _scored(name: str, report: Report) -> bool:
 def method_name(encoder: str, *, seeds: int = 1, short: bool = False) -> str:
     """Return a method's name for readers; `short` where there is little room."""
     base, _, seed = encoder.partition("@")
+    if base.endswith(WITHOUT_COLOUR):
+        whole = f"{base.removesuffix(WITHOUT_COLOUR)}{seed and '@'}{seed}"
+        return f"{method_name(whole, seeds=seeds, short=short)}, without colour"
     if base.startswith("random-"):
-        name = f"random {_architecture(base.removeprefix('random-'))}"
+        name = _random_weights(base.removeprefix("random-"))
         return f"{name} ({seeds} seeds)" if seeds > 1 else f"{name}, seed {seed}" if seed else name
     return (_SHORT.get(encoder) if short else None) or _METHODS.get(encoder, encoder)
 
@@ -150,5 +154,7 @@ def _note(row: Row, rows: Sequence[Row]) -> str:
     return ""
 
 
-def _architecture(name: str) -> str:
-    return re.sub(r"^resnet(\d+)$", r"ResNet-\1", name)
+def _random_weights(form: str) -> str:
+    """Name random weights after their architecture, or after the encoder whose form they have."""
+    architecture = re.fullmatch(r"resnet(\d+)", form)
+    return f"random ResNet-{architecture[1]}" if architecture else f"random weights in the form of {form}"
