@@ -34,7 +34,7 @@ def main() -> int:
         costs[preset] = {
             "steps": config.steps,
             "clips_per_step": config.batch,
-            "views_per_step": config.batch * config.clips.frames * 2,
+            "views_per_step": config.batch * (2 * config.clips.frames - 1),
             "tera_operations_per_step": round(step / 1e12, 4),
             "peta_operations": round(step * config.steps / 1e15, 2),
         }
@@ -47,12 +47,12 @@ def step_operations(config: TrainConfig) -> float:
     """Count the operations of one training step, forward and backward; a multiply-add counts as two."""
     with torch.device("meta"):
         model = ResNet(config.encoder)
-        views = torch.empty(2, config.clips.frames, 3, config.view_px, config.view_px)
+        views = torch.empty(2 * config.clips.frames - 1, 3, config.view_px, config.view_px)
         grid = grid_of(config.view_px)
         positions = torch.empty(1, grid.cells, 2)
         counter = FlopCounterMode(display=False)
         with counter:
-            out, back = (model(view)[None] for view in views)
+            out, back = (part[None] for part in model(views).split([config.clips.frames, config.clips.frames - 1]))
             walk_losses(out, back, positions, grid=grid, config=config.walks)
     return float(counter.get_total_flops()) * config.batch * (1 + _BACKWARD)
 

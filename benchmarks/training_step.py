@@ -131,7 +131,7 @@ def make_batch(config: TrainConfig) -> Batch:
             "theta": torch.zeros(b, 3),
             "seed": torch.arange(b),
         }
-    out, back = (noise(b, n, config.view_px, config.view_px, 3) for _ in range(2))
+    out, back = (noise(b, frames, config.view_px, config.view_px, 3) for frames in (n, n - 1))
     places = (cell_centres(grid_of(config.view_px)) + 0.1).expand(b, -1, -1)
     return {
         "forward": out,

@@ -31,7 +31,7 @@ def make_batch(config):
     view, cells = config.view_px, grid_of(config.view_px).cells
     return {
         "forward": noise(b, n, view, view, 3),
-        "backward": noise(b, n, view, view, 3),
+        "backward": noise(b, n - 1, view, view, 3),
         "targets": torch.zeros(b, cells, 2),
         "visible": torch.ones(b, cells, dtype=torch.bool),
         "start_objects": noise(b, cells),

@@ -22,6 +22,7 @@ from timecycle.objectives.nodes import node_grid, node_points, pool_nodes
 from timecycle.pose import to_cells
 
 Views = Float[Tensor, "b n c h w"]  # features of unit length of n frames of a clip in one view
+BackViews = Float[Tensor, "b n-1 c h w"]  # in the other view, whose last frame no walk visits
 Transition = Float[Tensor, "b cells cells"]  # for each cell a distribution over the cells of another frame
 Points = Float[Tensor, "b cells 2"]  # of the first view's cells in the normalised coordinates of the second
 
@@ -64,7 +65,7 @@ class PastedObjects:
 
 def walk_losses(
     out: Views,
-    back: Views,
+    back: BackViews,
     points: Points,
     *,
     grid: Grid,
@@ -96,7 +97,7 @@ def walk_losses(
 
 
 def _walks(
-    out: Views, back: Views, config: WalksConfig, generators: Sequence[torch.Generator]
+    out: Views, back: BackViews, config: WalksConfig, generators: Sequence[torch.Generator]
 ) -> dict[int, Transition]:
     """Compute where walks of every length end: from the first frame of one view to that of the other."""
     # Split once: indexing at every step would cost a gradient of the size of all frames each time.
@@ -115,7 +116,7 @@ def _walks(
 
 def _node_loss(
     out: Views,
-    back: Views,
+    back: BackViews,
     points: Points,
     grid: Grid,
     config: WalksConfig,

@@ -6,7 +6,7 @@ the clips. An example is a pure function of its epoch and position.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -187,12 +187,13 @@ class CycleExample:
 class WalkExample:
     """A clip in two views, and the positions of the first view's first cells in the second view.
 
-    Targets and visibility are of the cells of the first frame. Objects number what each cell of the two views' first
-    frames shows: 0 is the background.
+    No walk visits the last frame in the second view: it crosses over on its way there. Targets and visibility are of
+    the cells of the first frame. Objects number what each cell of the two views' first frames shows: 0 is the
+    background.
     """
 
     forward: UInt8[np.ndarray, "n side side 3"]
-    backward: UInt8[np.ndarray, "n side side 3"]
+    backward: UInt8[np.ndarray, "n-1 side side 3"]
     targets: Float32[Tensor, "cells 2"]
     visible: Bool[Tensor, "cells"]
     start_objects: UInt8[Tensor, "cells"]
@@ -233,14 +234,18 @@ class Examples:
         size, config = self.config.view_px, self.config.views
         cover = min(size / clip.shape[1], 1.0)
         maps = (choose_view(config, rng, cover=cover), choose_view(config, rng, cover=cover))
-        views = [apply_view(clip, affine, size) for affine in maps]
+        views = [apply_view(frames, affine, size) for frames, affine in zip((clip, clip[:-1]), maps, strict=True)]
         objects = []
         for _ in range(int(rng.integers(self.config.copy_paste.most + 1))):
             other = self.reader.nearby(position, rng)
             alike = rng.random() < self.config.copy_paste.alike
             source = clip[:, :, ::-1].copy() if alike else self.reader.read(epoch, other, rng).frames
-            pasted = choose_object(self.config.copy_paste, rng, frames=len(clip), cover=cover)
-            views = [paste(view, source, pasted, moves) for view, moves in zip(views, pasted.transforms, strict=True)]
+            drawn = choose_object(self.config.copy_paste, rng, frames=len(clip), cover=cover)
+            pasted = replace(drawn, transforms=(drawn.transforms[0], drawn.transforms[1][:-1]))
+            views = [
+                paste(view, source[: len(view)], pasted, moves)
+                for view, moves in zip(views, pasted.transforms, strict=True)
+            ]
             objects.append(pasted)
         cells = cell_centres(grid_of(size))
         if config.elastic:

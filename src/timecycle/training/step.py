@@ -57,8 +57,7 @@ class Learner(nn.Module):
         if self.tracker is not None:
             return self._cycles(batch, self.tracker, train_encoder)
         generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
-        clips = torch.cat([batch["forward"], batch["backward"]])
-        forward, backward = self._encode_clips(clips).chunk(2)
+        forward, backward = self._encode_views(batch["forward"], batch["backward"])
         grid, walks = grid_of(self.config.view_px), self.config.walks
         change = cell_change(batch["forward"][:, :2], grid)[:, 0] if walks.motion else None
         objects = None
@@ -85,6 +84,18 @@ class Learner(nn.Module):
             ):  # at inference the encoder never sees an image as small as a patch
                 patch = self._encode(batch["patch"])
         return cycle_losses(frames, patch, batch["theta"], tracker=tracker, config=self.config.cycles)
+
+    def _encode_views(
+        self, forward: UInt8[Tensor, "b n height width 3"], backward: UInt8[Tensor, "b m height width 3"]
+    ) -> tuple[Float[Tensor, "b n c h w"], Float[Tensor, "b m c h w"]]:
+        """Encode the frames of both views as one batch."""
+        images = [view.flatten(0, 1) for view in (forward, backward)]
+        features = torch.split(self._encode(torch.cat(images)), [len(view) for view in images])
+        out, back = (
+            encoded.reshape(*view.shape[:2], *encoded.shape[1:])
+            for encoded, view in zip(features, (forward, backward), strict=True)
+        )
+        return out, back
 
     def _encode_clips(self, clips: UInt8[Tensor, "b n height width 3"]) -> Float[Tensor, "b n c h w"]:
         features = self._encode(clips.flatten(0, 1))
