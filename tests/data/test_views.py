@@ -12,6 +12,7 @@ from timecycle.data.augment.views import (
     choose_view,
     choose_warp,
     photometric,
+    to_grey,
     view_to_view,
 )
 from timecycle.data.corpus.order import generator
@@ -164,6 +165,13 @@ def test_grayscale_channel_drop_and_blur_are_applied(frames: np.ndarray):
     assert abs(dropped[..., channel].mean() - frames[..., channel].mean()) <= 0.5
     blurred = changed(frames, blur=1).astype(float)
     assert np.abs(np.diff(blurred, axis=2)).mean() < 0.9 * np.abs(np.diff(frames.astype(float), axis=2)).mean()
+
+
+def test_grey_frames_keep_their_brightness(frames: np.ndarray):
+    grey = to_grey(frames)
+    assert (grey == grey[..., :1]).all()
+    assert np.array_equal(to_grey(grey), grey)
+    assert grey[..., 0] == pytest.approx(frames @ [0.299, 0.587, 0.114], abs=0.51)
 
 
 def test_grayscale_has_its_probability(frames: np.ndarray):

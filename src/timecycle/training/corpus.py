@@ -17,7 +17,7 @@ from torch import Tensor
 from timecycle.data.augment.clips import Clips, is_usable, usable
 from timecycle.data.augment.copy_paste import choose_object, map_points, objects_at, paste
 from timecycle.data.augment.patches import choose_patch, cut_patch
-from timecycle.data.augment.views import apply_view, apply_warp, choose_view, choose_warp, photometric
+from timecycle.data.augment.views import apply_view, apply_warp, choose_view, choose_warp, photometric, to_grey
 from timecycle.data.corpus.footage import FolderFootage, Footage
 from timecycle.data.corpus.index import Index, find_videos, make_index, read_index, root_of
 from timecycle.data.corpus.order import SampleKey, generator, sample_keys
@@ -253,6 +253,8 @@ class Examples:
             # The walk ends in the first frame of the second view: it stays unwarped, so that the targets are exact.
             views = [apply_warp(views[0], warps[0]), apply_warp(views[1], warps[1], first=1)]
             cells = warps[0].displace(cells, 0)
+        if config.grey_clips and rng.random() < config.grey_clips:
+            views = [to_grey(view) for view in views]
         forward, backward = (photometric(view, config, rng) for view in views)
         targets, visible = map_points(cells, maps, objects)
         starts, ends = objects_at(cells, objects, 0), objects_at(cell_centres(grid_of(size)), objects, 1)

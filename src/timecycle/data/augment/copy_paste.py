@@ -54,13 +54,13 @@ class CopyPasteConfig:
 
 @dataclass(frozen=True, eq=False)
 class PastedObject:
-    """An outline in the object's own clip, and its transform in every frame of both views."""
+    """An outline in the object's own clip, and its transform in every frame of the two views."""
 
     radius: float
     aspect: float
     heights: Float32[np.ndarray, "harmonics"]
     phases: Float32[np.ndarray, "harmonics"]
-    transforms: tuple[Float32[Tensor, "frames 2 3"], Float32[Tensor, "frames 2 3"]]  # forward and backward view
+    transforms: tuple[Float32[Tensor, "out 2 3"], Float32[Tensor, "back 2 3"]]  # of each frame of the two views
 
     def inside(self, points: Points) -> Float32[Tensor, "*batch points"]:
         """Return how far points of its own clip lie within the outline, towards its centre; negative outside."""

@@ -37,7 +37,7 @@ _MAX_PHASE_STEP = math.pi / 3  # from frame to frame
 
 @dataclass(frozen=True, kw_only=True)
 class ViewConfig:
-    """How much two views differ. Colours: 0 changes nothing; the last three are probabilities."""
+    """How much two views differ. Colours: 0 changes nothing; the last four are probabilities."""
 
     rotation_degrees: float = 30
     scale: tuple[float, float] = (0.7, 1.4)  # of the field of view: above 1 objects look smaller; log-uniform
@@ -50,6 +50,7 @@ class ViewConfig:
     grayscale: float = 0.3
     channel_drop: float = 0.2  # replaces one of red, green, blue by its mean: colour alone must not suffice
     blur: float = 0.3
+    grey_clips: float = 0.0  # share of clips that are grey in both views: no colour to match cells by
 
     def __post_init__(self) -> None:
         low, high = self.scale
@@ -57,7 +58,7 @@ class ViewConfig:
             raise SettingsError(f"scale is {self.scale}", remedy="give the smallest, then the largest scale")
         if not 0 <= self.elastic < 1:
             raise SettingsError(f"elastic is {self.elastic}", remedy="give 0 for rigid views, or up to 0.3")
-        for name in ("brightness", "contrast", "saturation", "hue", "grayscale", "channel_drop", "blur"):
+        for name in ("brightness", "contrast", "saturation", "hue", "grayscale", "channel_drop", "blur", "grey_clips"):
             if not 0 <= getattr(self, name) <= 1:
                 raise SettingsError(f"{name} is {getattr(self, name)}", remedy="give 0 to 1")
 
@@ -113,6 +114,12 @@ def photometric(frames: Frames, config: ViewConfig, rng: np.random.Generator) ->
     changed = frames.copy() if colours.is_identity else colours.apply(frames)
     sigma_px = rng.uniform(*_BLUR_PX)
     return _blurred(changed, sigma_px) if rng.random() < config.blur else changed
+
+
+def to_grey(frames: Frames) -> Frames:
+    """Replace all colours by their brightness."""
+    grey: np.ndarray = (frames @ _GREY + 0.5).astype(np.uint8)
+    return np.repeat(grey[..., None], 3, axis=-1)
 
 
 @dataclass(frozen=True, eq=False)
