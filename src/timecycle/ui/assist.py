@@ -20,7 +20,7 @@ Mask = Bool[np.ndarray, "height width"]
 _AROUND = 0.5  # margin in which colours are modelled, as a share of the box's sides
 _MIDDLE = 0.3  # certain object without strokes: up to this distance from the middle, as a share of half the sides
 _ITERATIONS = 3
-_MAX_PIXELS = 80_000  # larger regions are shrunk, so that an answer takes less than half a second
+_MAX_PIXELS = 50_000  # larger regions are shrunk, so that an answer takes less than half a second
 
 
 @dataclass(frozen=True)

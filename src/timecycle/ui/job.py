@@ -130,7 +130,8 @@ def main() -> int:
 
 def _interrupt_without_server() -> None:
     """Wait for the end of standard input, which the server keeps open; then stop as after Ctrl-C."""
-    sys.stdin.buffer.read()
+    while os.read(0, 1024):  # not through `sys.stdin`, whose lock Python wants at its end
+        pass
     _thread.interrupt_main()
     time.sleep(_LAST_SECONDS)
     os._exit(_INTERRUPTED)

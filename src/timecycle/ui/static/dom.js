@@ -41,6 +41,20 @@ export function fill(element, key, build) {
   if (focused) element.querySelector(/** @type {"button"} */ (`[data-name="${CSS.escape(focused)}"]`))?.focus();
 }
 
+/** A picture of one line, which takes the colour of the text. @param {string} path */
+export function icon(path) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", "0 0 24 24");
+  svg.setAttribute("aria-hidden", "true");
+  const line = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  for (const [name, value] of Object.entries({
+    d: path, fill: "none", stroke: "currentColor", "stroke-width": "1.8", "stroke-linecap": "round",
+    "stroke-linejoin": "round",
+  })) line.setAttribute(name, value);
+  svg.append(line);
+  return svg;
+}
+
 /** @param {string} text @param {import("./types.js").Problem | null} [problem] */
 export function toast(text, problem = null) {
   const box = byId("toasts");

@@ -1,6 +1,6 @@
 /** The page: fetch what there is, and draw everything again whenever something changes. */
 
-import { byId, fill, make, toast } from "./dom.js";
+import { byId, fill, icon, make, toast } from "./dom.js";
 import { editorEvents, refresh, replay } from "./editor.js";
 import { frameAt, frameEvents } from "./frames.js";
 import { runHas, shownLabels } from "./labels.js";
@@ -84,20 +84,20 @@ function drawTransport() {
   if (!open) return;
   const { fps, frames } = open.video;
   fill(byId("transport"), `${open.key}:${store.playing !== 0}:${store.run.queue?.length ?? 0}`, () => {
-    const button = (/** @type {string} */ name, /** @type {string} */ text, /** @type {string} */ about, /** @type {() => void} */ act) =>
-      make("button", { type: "button", title: about, "aria-label": about, "data-name": name, onclick: act }, text);
+    const button = (/** @type {string} */ name, /** @type {string} */ path, /** @type {string} */ about, /** @type {() => void} */ act) =>
+      make("button", { type: "button", title: about, "aria-label": about, "data-name": name, onclick: act }, icon(path));
     const input = make("input", { type: "number", id: "frame-number", "aria-label": "Frame", "data-name": "frame-number" });
     input.addEventListener("change", () => goTo(indexOf(Number(input.value))));
     const speed = make("select", { "aria-label": "Speed", "data-name": "speed" });
     speed.append(...[0.25, 0.5, 1, 2, 4].map((one) => make("option", { value: String(one), selected: one === 1 }, `${one}×`)));
     speed.addEventListener("change", () => store.playing && play(Number(speed.value)));
     return [
-      button("first", "⏮", "First frame", () => goTo(0)),
-      button("back", "◀", "Previous frame", () => step(-1)),
-      button("play", store.playing ? "❚❚" : "▶ Play", store.playing ? "Stop" : "Play",
+      button("first", "M6 5v14M18 6l-9 6 9 6z", "First frame", () => goTo(0)),
+      button("back", "M16 6l-9 6 9 6z", "Previous frame", () => step(-1)),
+      button("play", store.playing ? "M8 5v14M16 5v14" : "M7 4l13 8-13 8z", store.playing ? "Stop" : "Play",
         () => play(store.playing ? 0 : Number(speed.value))),
-      button("forward", "▶", "Next frame", () => step(1)),
-      button("last", "⏭", "Last frame", () => goTo(frames - 1)),
+      button("forward", "M8 6l9 6-9 6z", "Next frame", () => step(1)),
+      button("last", "M18 5v14M6 6l9 6-9 6z", "Last frame", () => goTo(frames - 1)),
       input, make("span", { className: "soft", id: "time" }), speed,
       make("span", { className: "soft spread" }, "◆ annotated ▼ to check"),
       make("button", { type: "button", "data-name": "next-check", disabled: !store.run.queue?.length,

@@ -1,6 +1,6 @@
 /** The tools, their options, and the list of objects. */
 
-import { byId, fill, make } from "./dom.js";
+import { byId, fill, icon, make } from "./dom.js";
 import { beginEdit, commitEdit, saveSetting } from "./editor.js";
 import { removeObject } from "./masks.js";
 import { cssColour, currentObject, displayName, project, set, store } from "./store.js";
@@ -18,20 +18,6 @@ const ICONS = {
   point: "M12 3v6M12 15v6M3 12h6M15 12h6M12 12h.01",
   pan: "M12 3v18M3 12h18M12 3l-3 3M12 3l3 3M12 21l-3-3M12 21l3-3M3 12l3-3M3 12l3 3M21 12l-3-3M21 12l-3 3",
 };
-
-/** @param {string} path */
-function icon(path) {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("viewBox", "0 0 24 24");
-  svg.setAttribute("aria-hidden", "true");
-  const line = document.createElementNS("http://www.w3.org/2000/svg", "path");
-  for (const [name, value] of Object.entries({
-    d: path, fill: "none", stroke: "currentColor", "stroke-width": "1.8", "stroke-linecap": "round",
-    "stroke-linejoin": "round",
-  })) line.setAttribute(name, value);
-  svg.append(line);
-  return svg;
-}
 
 /** @param {string} name */
 export function chooseTool(name) {

@@ -90,15 +90,16 @@ function drawTrack(track, x, width, top, colour, ink) {
       if (confidence <= lowest) [lowest, state] = [confidence, track.state[i] ?? ""];
     }
     if (!known) continue;
-    const [left, right] = [x(index), Math.max(x(index + step), x(index) + 1)];
+    const left = Math.round(x(index));
+    const right = Math.max(Math.round(x(index + step)), left + 1);
     const high = Math.max(2, full * lowest);
     context.fillStyle = colour;
     context.globalAlpha = state === "annotated" ? 1 : 0.75;
-    context.fillRect(left, top + 2 + full - high, right - left + 0.5, high);
+    context.fillRect(left, top + 2 + full - high, right - left, high);
     context.globalAlpha = 1;
     if (state === "uncertain" || state === "lost") {
       context.fillStyle = ink(state === "lost" ? "--bad" : "--warn");
-      context.fillRect(left, top + full, right - left + 0.5, 3);
+      context.fillRect(left, top + full, right - left, 3);
     }
   }
 }

@@ -296,7 +296,7 @@ function advance() {
 export const TOOLS = {
   assist: {
     title: "Assist", key: "a", kinds: ["masks"],
-    hint: "Drag a box around the object. Then stroke what is missing; Shift or right button strokes what is too much.",
+    hint: "Drag a box around the object, then stroke what is missing. Shift: stroke what is too much.",
     down: assistDown, move: assistMove, up: assistUp, draw: drawMarks,
     cancel() {
       clearMarks();
@@ -309,7 +309,7 @@ export const TOOLS = {
   },
   eraser: {
     title: "Eraser", key: "e", kinds: ["masks"], ...stroke(true),
-    hint: "Erase the chosen object; other objects stay. [ and ] change the size.",
+    hint: "Erase the chosen object. [ and ] change the size.",
   },
   polygon: {
     title: "Polygon", key: "p", kinds: ["masks"],
