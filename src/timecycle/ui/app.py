@@ -16,6 +16,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from timecycle.errors import InUseError, LabelError, TimecycleError
+from timecycle.shortages import explain_error
 from timecycle.ui import browse
 from timecycle.ui.annotations import BehindError
 from timecycle.ui.events import Events
@@ -147,16 +148,22 @@ def make_app(server: Server, access: Access) -> Starlette:
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
         middleware=[Middleware(Guard, access=access)],
-        exception_handlers={TimecycleError: _on_error, HTTPException: _on_http_error, Exception: _on_bug},
+        exception_handlers={
+            TimecycleError: _on_error,
+            OSError: _on_error,
+            HTTPException: _on_http_error,
+            Exception: _on_bug,
+        },
         lifespan=server.lifespan,
     )
 
 
 async def _on_error(_: Request, error: Exception) -> Response:
-    if not isinstance(error, TimecycleError):
+    known = explain_error(error)
+    if known is None:  # never: the handler is registered for errors that can be explained
         raise error
-    status = 409 if isinstance(error, BehindError | InUseError) else 400
-    return refusal(status, error.problem, error.remedy, type(error).__name__)
+    status = 409 if isinstance(known, BehindError | InUseError) else 400
+    return refusal(status, known.problem, known.remedy, type(known).__name__)
 
 
 async def _on_http_error(_: Request, error: Exception) -> Response:
@@ -224,7 +231,7 @@ async def _save_mask(server: Server, request: Request) -> Response:
 
 
 async def _save_points(server: Server, request: Request) -> Response:
-    points = (await _json(request)).get("points")
+    points = (await _json(request)).get("points") or {}
     await server.opened().save_points(_index(request), points, _revision(request))
     return server.changed()
 

@@ -17,12 +17,12 @@ def inside(root: Path, relative: str) -> Path:
     """Return the path below the root, with all links resolved; refuse one that leads out of it."""
     try:
         path = (root / relative).resolve()
-        if path.is_relative_to(root.resolve()):
+        if path.is_relative_to(root.resolve()) and path.exists():
             return path
     except (OSError, ValueError, RuntimeError):  # a name that is too long, a zero byte, links in a circle
         pass
     raise SettingsError(
-        f"{relative[:80]!r} is outside of the folder that was opened",
+        f"{relative[:80]!r} is not there, or outside of the folder that was opened",
         remedy="start `timecycle ui` with the folder that holds it",
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from timecycle.errors import LabelError, OutputError, VideoError
 from timecycle.files import lock, make_folder, write_text
-from timecycle.ui.annotations import Annotations
+from timecycle.ui.annotations import KINDS, Annotations
 from timecycle.ui.exports import FORMATS, available
 from timecycle.ui.jobs import Jobs
 from timecycle.ui.workers import Worker
@@ -144,7 +144,9 @@ class Project:
         if key == "objects":
             value = await self._checked_objects(value)
         elif key == "skeleton":
-            value = [[str(a), str(b)] for a, b in value]
+            value = _checked_skeleton(value)
+        elif key != "kind" or value not in KINDS:
+            raise LabelError("there is no such setting", remedy="reload the page")
         elif value != self.annotations.kind and self.annotations.frames:
             raise LabelError(
                 f"frames are annotated with {self.annotations.kind} already",
@@ -155,7 +157,7 @@ class Project:
 
     async def _checked_objects(self, objects: Any) -> list[dict[str, Any]]:
         try:
-            listed = [{"id": int(one["id"]), "name": str(one["name"]).strip()} for one in objects]
+            listed: list[dict[str, Any]] = [{"id": int(one["id"]), "name": str(one["name"]).strip()} for one in objects]
         except (TypeError, KeyError, ValueError) as error:
             raise LabelError("the objects cannot be read", remedy="reload the page") from error
         ids = [one["id"] for one in listed]
@@ -370,6 +372,13 @@ def _checked_points(points: dict[str, Any]) -> dict[str, list[Any]]:
         return {str(name): [float(x), float(y), bool(visible)] for name, (x, y, visible) in points.items()}
     except (TypeError, ValueError, AttributeError) as error:
         raise LabelError("the points cannot be read", remedy="reload the page and place them again") from error
+
+
+def _checked_skeleton(lines: Any) -> list[list[str]]:
+    try:
+        return [[str(one), str(other)] for one, other in lines]
+    except (TypeError, ValueError) as error:
+        raise LabelError("the skeleton cannot be read", remedy="reload the page") from error
 
 
 class _Cache:

@@ -89,6 +89,9 @@ class Guard:
             return refusal(403, "the request comes from another site", "open the address the command printed")
         if scope["method"] not in _CHANGES_NOTHING and (origin is None or headers.get(HEADER) != "1"):
             return refusal(403, "the request does not come from the page", "reload the page and try again")
+        declared = headers.get("content-length", "0")
+        if not declared.isdecimal() or len(declared) > 12 or int(declared) > _most_bytes(headers):
+            return refusal(413, "too much was sent at once", "send a smaller file")
         return None
 
     def _exchange(self, scope: Scope) -> Response | None:
@@ -122,19 +125,21 @@ def _cookie(header: str, name: str) -> str:
     return morsel.value if morsel is not None else ""
 
 
-def _capped(scope: Scope, receive: Receive) -> Receive:
-    """Stop reading a body that is too large, whatever length it declares."""
-    headers = Headers(scope=scope)
+def _most_bytes(headers: Headers) -> int:
     is_json = headers.get("content-type", "").startswith("application/json")
-    most, read = MAX_JSON_BYTES if is_json else MAX_BODY_BYTES, 0
-    declared = headers.get("content-length", "0")
+    return MAX_JSON_BYTES if is_json else MAX_BODY_BYTES
+
+
+def _capped(scope: Scope, receive: Receive) -> Receive:
+    """Stop reading a body that is too large but does not declare its length."""
+    most, read = _most_bytes(Headers(scope=scope)), 0
 
     async def capped() -> Message:
         nonlocal read
         message = await receive()
         read += len(message.get("body", b""))
-        if read > most or not declared.isdecimal() or int(declared) > most:
-            raise HTTPException(413, f"more than {most >> 20} MB were sent")
+        if read > most:
+            raise HTTPException(413, "too much was sent at once")
         return message
 
     return capped
