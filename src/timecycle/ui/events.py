@@ -13,7 +13,7 @@ class Events:
     """Subscriptions of open pages."""
 
     def __init__(self) -> None:
-        self._pages: set[asyncio.Queue[str]] = set()
+        self._pages: set[asyncio.Queue[str | None]] = set()
 
     def tell(self, kind: str, **content: Any) -> None:
         """Tell every page something."""
@@ -22,16 +22,24 @@ class Events:
             if page.qsize() < _MAX_WAITING:
                 page.put_nowait(message)
 
+    def close(self) -> None:
+        """End every stream: a server waits for its answers to end before it stops."""
+        for page in self._pages:
+            page.put_nowait(None)
+
     async def stream(self) -> AsyncIterator[str]:
         """Yield what one page is told, from now on."""
-        page: asyncio.Queue[str] = asyncio.Queue()
+        page: asyncio.Queue[str | None] = asyncio.Queue()
         self._pages.add(page)
         try:
             yield ": connected\n\n"
             while True:
                 try:
-                    yield await asyncio.wait_for(page.get(), _KEEP_ALIVE_SECONDS)
+                    message = await asyncio.wait_for(page.get(), _KEEP_ALIVE_SECONDS)
                 except TimeoutError:
-                    yield ": still here\n\n"
+                    message = ": still here\n\n"
+                if message is None:
+                    return
+                yield message
         finally:
             self._pages.discard(page)

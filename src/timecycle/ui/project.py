@@ -18,11 +18,11 @@ from timecycle.ui.jobs import Jobs
 from timecycle.ui.workers import Worker
 
 PRESETS = {
-    "fast": "quickest; small objects suffer",
-    "default": "good for most videos",
-    "best": "finest outlines; several times slower",
+    "fast": "quickest",
+    "default": "most videos",
+    "best": "finest, slowest",
 }
-DIRECTIONS = {"both": "forward and backward in time", "forward": "forward only"}
+DIRECTIONS = {"both": "both ways in time", "forward": "forward only"}
 _OPEN_SECONDS = 600  # counting the frames of some files means decoding them
 _CACHE_BYTES = 96 << 20
 _THUMBNAIL_PX = 128

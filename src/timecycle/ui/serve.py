@@ -6,9 +6,13 @@ import threading
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from timecycle.errors import SettingsError
 from timecycle.extras import import_extra
+
+if TYPE_CHECKING:
+    import uvicorn
 
 
 def serve(
@@ -23,7 +27,9 @@ def serve(
     """Serve the page of a video, a run or a folder; returns its address once it is stopped by Ctrl-C."""
     for module in ("starlette", "uvicorn"):
         import_extra(module, extra="ui")
-    from timecycle.ui.app import Server, make_app  # noqa: PLC0415, here: it needs the extra
+    import uvicorn  # noqa: PLC0415, here: it is an extra
+
+    from timecycle.ui.app import Server, make_app  # noqa: PLC0415
     from timecycle.ui.security import Access  # noqa: PLC0415
 
     _check(path, host)
@@ -33,9 +39,9 @@ def serve(
     say("stop with Ctrl-C; nothing is lost")
     if browser:
         threading.Thread(target=webbrowser.open, args=(access.url,), daemon=True).start()
-    uvicorn = import_extra("uvicorn", extra="ui")
+    server = Server(path, out)
     config = uvicorn.Config(
-        make_app(Server(path, out), access),
+        make_app(server, access),
         log_level="warning",
         access_log=False,  # it would print the token
         ws="none",
@@ -44,12 +50,24 @@ def serve(
         timeout_graceful_shutdown=3,
     )
     try:
-        uvicorn.Server(config).run(sockets=[listener])
+        _uvicorn_server(config, server.events.close).run(sockets=[listener])
     except KeyboardInterrupt:
         pass
     finally:
         listener.close()
     return access.url
+
+
+def _uvicorn_server(config: "uvicorn.Config", before_shutdown: Callable[[], None]) -> "uvicorn.Server":
+    """Make a server that first ends the streams that would never end by themselves."""
+    import uvicorn  # noqa: PLC0415
+
+    class Stopping(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            before_shutdown()
+            await super().shutdown(sockets)
+
+    return Stopping(config)
 
 
 def _check(path: Path, host: str) -> None:

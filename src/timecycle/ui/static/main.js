@@ -10,9 +10,9 @@ import { installPointer } from "./pointer.js";
 import { fetchRun, listen, runEvents } from "./run.js";
 import { installShortcuts } from "./shortcuts.js";
 import { download, drawNext, drawSection, drawSteps, goToNext } from "./steps.js";
-import { changed, displayName, frameNumber, project, set, store, subscribe } from "./store.js";
+import { changed, frameNumber, project, set, store, subscribe } from "./store.js";
 import { drawTimeline } from "./timeline.js";
-import { TOOLS } from "./tools.js";
+import { assistWorks, TOOLS } from "./tools.js";
 import { draw, setToolDrawing } from "./view.js";
 import { drawWelcome } from "./welcome.js";
 
@@ -75,8 +75,9 @@ function drawBadge() {
     parts.push(`confidence ${confidence.toFixed(2)}`);
   }
   byId("badge").textContent = parts.join(" · ");
-  const waits = !frameAt(store.index) ? "Reading the frame…" : !shownLabels(store.index) ? "Reading the labels…" : "";
-  byId("waiting").textContent = waits;
+  byId("waiting").textContent = !frameAt(store.index) ? "Reading the frame…"
+    : !shownLabels(store.index) ? "Reading the labels…"
+    : assistWorks() ? "Finding the outline…" : "";
 }
 
 function drawTransport() {
@@ -151,4 +152,4 @@ listen();
 askFor();
 
 // For tests and for people who are curious: the state as it is.
-Object.assign(window, { timecycle: { store, project, displayName } });
+Object.assign(window, { timecycle: { store, project, busy: () => store.saving > 0 || assistWorks() } });

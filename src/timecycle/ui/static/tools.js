@@ -115,6 +115,11 @@ export function clearMarks() {
   Object.assign(assist, { base: null, box: null, inside: [], outside: [], start: null, stroke: null, mode: "box" });
 }
 
+/** Whether the server is looking for an outline. */
+export function assistWorks() {
+  return assist.working;
+}
+
 /** @param {Position} at @param {PointerEvent} event */
 function assistDown(at, event) {
   if (fresh()) {
@@ -165,6 +170,7 @@ async function segment() {
     return;
   }
   assist.working = true;
+  changed();
   const { frame, object } = assist;
   try {
     const body = JSON.stringify({ box: assist.box, inside: assist.inside, outside: assist.outside });
