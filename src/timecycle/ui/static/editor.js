@@ -14,7 +14,10 @@ import { changed, project, set, store } from "./store.js";
 /** @typedef {import("./types.js").Point} Point */
 /** @typedef {import("./masks.js").Mask} Mask */
 
-/** @type {{ index: number, mask: Mask, objects: Set<number> } | null} */
+/**
+ * The mask that is drawn on, until the server has it; `open` while a stroke is under way.
+ * @type {{ index: number, mask: Mask, objects: Set<number>, open: boolean } | null}
+ */
 let working = null;
 /** @type {Promise<void>} */
 let queue = Promise.resolve();
@@ -32,13 +35,16 @@ export function currentMask() {
 /** Begin to draw: a mask that may be changed; null while it is loading. @returns {Mask | null} */
 export function beginEdit() {
   if (store.before) set({ before: false });
-  if (working?.index === store.index) return working.mask;
+  if (working?.index === store.index) {
+    working.open = true;
+    return working.mask;
+  }
   const shown = shownLabels(store.index);
   if (!shown?.mask) return null;
   const open = project();
   const annotation = open?.frames[store.index];
   const objects = open?.pending.includes(store.index) ? (annotation?.objects ?? []) : [];
-  working = { index: store.index, mask: shown.mask.copy(), objects: new Set(objects) };
+  working = { index: store.index, mask: shown.mask.copy(), objects: new Set(objects), open: true };
   return working.mask;
 }
 
@@ -51,6 +57,7 @@ export function cancelEdit() {
 /** Keep what was drawn. @param {...number} objects  those that were changed */
 export function commitEdit(...objects) {
   if (!working) return;
+  working.open = false;
   for (const id of objects) working.objects.add(id);
   const { index, objects: touched } = working;
   const mask = working.mask.copy();
@@ -116,7 +123,7 @@ function enqueue(edit) {
       if (error.status) await refresh();
     } finally {
       set({ saving: store.saving - 1 });
-      if (!store.saving && working && working.index !== store.index) working = null;
+      if (!store.saving && working && !working.open) working = null;
     }
   });
   queue = done.catch(() => {});

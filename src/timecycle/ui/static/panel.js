@@ -254,7 +254,7 @@ function skeletonEditor() {
       void saveSetting("skeleton", others.length < open.skeleton.length ? others : [...others, line]);
     }
   };
-  return make("details", {}, make("summary", {}, `Skeleton (${open.skeleton.length} lines)`),
+  return make("details", {}, make("summary", {}, `Skeleton: ${open.skeleton.length} line${open.skeleton.length === 1 ? "" : "s"}`),
     make("div", { className: "row" }, from, to,
       make("button", { type: "button", "data-name": "connect", onclick: connect }, "Connect or cut")));
 }

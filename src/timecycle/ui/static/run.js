@@ -2,7 +2,7 @@
 
 import { getJson, Refused, sendJson } from "./api.js";
 import { editorEvents, heardOf, refresh, take } from "./editor.js";
-import { changed, NO_RUN, set, store } from "./store.js";
+import { changed, NO_RUN, project, set, store } from "./store.js";
 
 /** @typedef {import("./types.js").Run} Run */
 /** @typedef {import("./types.js").Job} Job */
@@ -21,6 +21,7 @@ export function jobRuns() {
 
 /** Fetch the run, or while it grows only the rows that are new. */
 export async function fetchRun() {
+  if (!project()) return;
   if (fetching) {
     again = true;
     return;

@@ -28,7 +28,7 @@ const GROUPS = {
       act: (event) => shuttle(event.key.toLowerCase() === "l" ? 1 : -1) },
     { keys: ["k"], about: "stop, or play", act: () => play(store.playing ? 0 : 1) },
     { keys: ["Home", "End"], about: "first or last frame",
-      act: (event) => goTo(event.key === "Home" ? 0 : Infinity) },
+      act: (event) => goTo(event.key === "Home" ? 0 : Number.MAX_SAFE_INTEGER) },
     { keys: ["n"], about: "next frame to check", act: goToNext },
   ],
   "Drawing": [

@@ -215,10 +215,10 @@ function reviewCard() {
     return [title("Which frames to check?"), primary("Rank the frames", () => void startJob("check"))];
   }
   const here = queue.find((one) => one.index === store.index);
-  if (here) {
+  if (here && store.step !== "export") {
     return [
       title(`Check frame ${here.frame_number}`), make("p", {}, reason(here)),
-      make("p", {}, "If its outline is wrong, correct it here with the tools. If it is right, go on."),
+      make("p", {}, "If it is wrong, correct it here with the tools. If it is right, go on."),
       primary("Next frame to check", goToNext),
     ];
   }

@@ -306,7 +306,7 @@ export const TOOLS = {
     down: assistDown, move: assistMove, up: assistUp, draw: drawMarks,
     cancel() {
       clearMarks();
-      draw(null);
+      cancelEdit();
     },
   },
   brush: {
