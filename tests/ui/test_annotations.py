@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timecycle.errors import OutputError
-from timecycle.ui.annotations import Annotations, BehindError
+from timecycle.errors import InUseError, OutputError
+from timecycle.ui.annotations import Annotations
 
 KEYS = st.sampled_from(["objects", "frame/0", "frame/7"])
 VALUES = st.sampled_from([[{"id": 1, "name": "a"}], [{"id": 2, "name": ""}]])
@@ -52,7 +52,7 @@ def test_an_edit_of_an_older_revision_is_refused(tmp_path):
     annotations = Annotations(tmp_path)
     old = annotations.revision
     edit(annotations, "frame/3", {"points": {"a": [1.0, 2.0, True]}})
-    with pytest.raises(BehindError, match="another tab"):
+    with pytest.raises(InUseError, match="another tab"):
         annotations.edit("frame/3", None, revision=old)
     assert 3 in annotations.frames
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from timecycle.errors import OutputError, TimecycleError, first_line
+from timecycle.errors import InUseError, OutputError, first_line
 from timecycle.files import make_folder, write_text
 
 Value = Any  # of JSON; None: the key has no value
@@ -24,10 +24,6 @@ Value = Any  # of JSON; None: the key has no value
 KINDS = ("masks", "keypoints")
 _MAX_HISTORY = 500
 _FRAME = "frame/"
-
-
-class BehindError(TimecycleError):
-    """An edit was made on annotations that have changed since."""
 
 
 class Annotations:
@@ -153,7 +149,7 @@ class Annotations:
 
     def _check(self, revision: int) -> None:
         if revision != self.revision:
-            raise BehindError(
+            raise InUseError(
                 "the annotations were changed in another tab", remedy="look at the frame again and repeat the edit"
             )
 

@@ -18,7 +18,6 @@ from starlette.staticfiles import StaticFiles
 from timecycle.errors import InUseError, LabelError, TimecycleError
 from timecycle.shortages import explain_error
 from timecycle.ui import browse
-from timecycle.ui.annotations import BehindError
 from timecycle.ui.events import Events
 from timecycle.ui.jobs import Jobs, described
 from timecycle.ui.project import DIRECTIONS, PRESETS, Project, Workers, open_project
@@ -162,7 +161,7 @@ async def _on_error(_: Request, error: Exception) -> Response:
     known = explain_error(error)
     if known is None:  # never: the handler is registered for errors that can be explained
         raise error
-    status = 409 if isinstance(known, BehindError | InUseError) else 400
+    status = 409 if isinstance(known, InUseError) else 400
     return refusal(status, known.problem, known.remedy, type(known).__name__)
 
 

@@ -22,6 +22,7 @@ function drawAll() {
   const open = project();
   byId("work").hidden = !open;
   byId("welcome").hidden = Boolean(open);
+  for (const name of ["undo", "redo", "help"]) byId(name).hidden = !open;
   if (!open) {
     void drawWelcome();
     return;

@@ -143,7 +143,7 @@ function settings() {
   const choice = (label, name, choices) => {
     const select = make("select", { "data-name": name, id: `choose-${name}` });
     select.append(...Object.entries(choices).map(([value, about]) =>
-      make("option", { value, selected: store[name] === value }, `${value}: ${about}`)));
+      make("option", { value, selected: store[name] === value }, name === "preset" ? `${value}: ${about}` : about)));
     select.addEventListener("change", () => set({ [name]: select.value }));
     return make("label", { for: `choose-${name}` }, label, select);
   };

@@ -47,10 +47,12 @@ export function set(changes) {
 export function changed() {
   if (scheduled) return;
   scheduled = true;
-  requestAnimationFrame(() => {
+  const tell = () => {
     scheduled = false;
     for (const listener of listeners) listener();
-  });
+  };
+  if (document.hidden) setTimeout(tell, 100); // a hidden tab has no animation frames
+  else requestAnimationFrame(tell);
 }
 
 /** @param {() => void} listener */
