@@ -31,7 +31,7 @@ class Answer:
 
     @property
     def problem(self) -> str:
-        return self.json["error"]["problem"]
+        return str(self.json["error"]["problem"])
 
 
 class Served:
@@ -40,6 +40,7 @@ class Served:
     def __init__(self, *arguments: str | Path, cwd: Path) -> None:
         words = [sys.executable, "-m", "timecycle", "ui", *map(str, arguments), "--no-browser"]
         self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=cwd, start_new_session=True)
+        assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.startswith("open http"), line
         self.url = line.split()[1]
@@ -107,8 +108,7 @@ class Served:
 
     def stop(self, number: int = signal.SIGINT) -> int:
         self.process.send_signal(number)
-        code = self.process.wait(30)
-        self.process.stdout.close()
+        _, code = self.process.communicate(timeout=30), self.process.returncode
         return code
 
 
