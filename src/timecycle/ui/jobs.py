@@ -7,6 +7,7 @@ ends, however it ends, the job is interrupted as by Ctrl-C and can be resumed.
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import sys
 import time
@@ -72,7 +73,10 @@ class Jobs:
         self.last.status = "stopping"
         self._tell()
         with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGINT)
+            if os.name == "nt" and self._process.stdin is not None:
+                self._process.stdin.close()  # Windows has no Ctrl-C for one process; the job takes this for one
+            else:
+                self._process.send_signal(signal.SIGINT)
         await asyncio.shield(self._task)
 
     async def close(self) -> None:

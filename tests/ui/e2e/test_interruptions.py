@@ -131,7 +131,7 @@ def test_two_tabs_agree_and_the_slower_one_is_told(browser, clip, tmp_path):
         other.until("timecycle.project().revision > 0")
         other.shows(0)
         assert other.mask_sizes() == one.mask_sizes()
-        # And goes on from there.
+        # And continues from there.
         paint(other, (200, 60))
         one.until(f"timecycle.project().revision === {other.value('timecycle.project().revision')}")
         one.shows(0)
