@@ -1,7 +1,6 @@
 """The page in a browser, worked as a person does: with the mouse, the keyboard and what is written on buttons."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,12 @@ class Driven:
         self.clicks = 0  # presses of the mouse and of keys
         self.page.on("console", lambda message: self.messages.append(f"{message.type}: {message.text}"))
         self.page.on("pageerror", lambda error: self.messages.append(f"error: {error}"))
-        self.page.on("dialog", lambda dialog: (self.messages.append(f"dialog: {dialog.message}"), dialog.accept()))
+        self.page.on("dialog", self._on_dialog)
         self.page.goto(server.url)
+
+    def _on_dialog(self, dialog: Any) -> None:
+        self.messages.append(f"dialog: {dialog.message}")
+        dialog.accept()
 
     def opened(self) -> "Driven":
         """Wait for the first frame."""
@@ -121,24 +124,15 @@ class Driven:
         with self.page.expect_download() as download:
             self.clicks += 1
             self.page.locator(f'[data-name="export-{name}"]').click()
-        path = folder / download.value.suggested_filename
+        path: Path = folder / download.value.suggested_filename
         download.value.save_as(path)
         return path
 
     # What is seen
 
-    def pixel(self, position: Position) -> Sequence[int]:
-        """The colour on the screen at a pixel of the video."""
-        x, y = self.at(position)
-        box = self.page.locator("#canvas").bounding_box()
-        return self.page.evaluate(
-            "([x, y]) => [...document.getElementById('canvas').getContext('2d').getImageData(x, y, 1, 1).data]",
-            [round(x - box["x"]), round(y - box["y"])],
-        )
-
     def mask_sizes(self) -> dict[str, int]:
         """The number of pixels of each object on the frame that is shown, counted from what the page holds."""
-        return self.page.evaluate(
+        sizes: dict[str, int] = self.page.evaluate(
             """async () => {
                 const { currentMask } = await import("/static/editor.js");
                 const sizes = {};
@@ -146,6 +140,7 @@ class Driven:
                 return sizes;
             }"""
         )
+        return sizes
 
     def shot(self, name: str) -> None:
         """Keep a picture of the page where TIMECYCLE_SHOTS names a folder."""
