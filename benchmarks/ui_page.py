@@ -37,8 +37,9 @@ _SCRUB = """async (index) => {
   return performance.now() - began;
 }"""
 
-# Draws a stroke in small steps, and returns the milliseconds that each step took to be drawn.
-_STROKE = """() => {
+# Draws a stroke in small steps; returns the milliseconds of the page's own work for each: paint the mask, draw the frame.
+_STROKE = """async () => {
+  const { draw } = await import("/static/view.js");
   const canvas = document.getElementById("canvas");
   const box = canvas.getBoundingClientRect();
   const took = [];
@@ -49,7 +50,9 @@ _STROKE = """() => {
   for (let i = 0; i < 200; i++) {
     const began = performance.now();
     send("pointermove", 200 + i, 150 + 40 * Math.sin(i / 20));
+    draw();
     took.push(performance.now() - began);
+    await new Promise(requestAnimationFrame);
   }
   send("pointerup", 400, 150);
   return took;

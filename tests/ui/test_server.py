@@ -175,6 +175,17 @@ def test_an_audit_is_kept_until_the_labels_change(of_run):
     assert of_run.ask("GET", "/api/run").json["audit"] is not None
 
 
+def test_parts_are_propagated_with_their_ids(clip, tmp_path):
+    with served(clip, "-o", tmp_path / "out", cwd=tmp_path) as server:
+        assert server.edit("PUT", "/api/settings/kind", {"value": "parts"}).status == 200
+        assert server.project()["objects"] == [{"id": 1001, "name": ""}]
+        assert server.edit("PUT", "/api/masks/0?objects=1001", png(blob(1001))).status == 200
+        job = server.job("propagate", preset="fast")
+        assert job["status"] == "done", job
+        assert server.ask("GET", "/api/run").json["kind"] == "parts"
+        assert set(np.unique(Masks.read(tmp_path / "out" / "labels" / "00009.png").ids)) <= {0, 1001}
+
+
 def test_a_job_that_fails_says_why_and_what_to_do(server):
     revision = server.project()["revision"]
     while server.project()["frames"]:

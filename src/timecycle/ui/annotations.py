@@ -21,7 +21,8 @@ from timecycle.files import make_folder, write_text
 
 Value = Any  # of JSON; None: the key has no value
 
-KINDS = ("masks", "keypoints")
+KINDS = ("masks", "parts", "keypoints")
+FIRST_ID = {"masks": 1, "parts": 1001, "keypoints": 1}  # the id of a part is part * 1000 + person
 _MAX_HISTORY = 500
 _FRAME = "frame/"
 

@@ -86,7 +86,10 @@ def _check(arguments: Arguments) -> dict[str, Any]:
 
 
 def _read(path: str, kind: str) -> "tc.Labels":
-    return tc.Keypoints.read(path) if kind == tc.Keypoints.kind else tc.Masks.read(path)
+    kinds: dict[str, type[tc.Masks | tc.Parts | tc.Keypoints]] = {
+        one.kind: one for one in (tc.Masks, tc.Parts, tc.Keypoints)
+    }
+    return kinds[kind].read(path)
 
 
 def _correction(one: Arguments, kind: str) -> "tc.Labels":
@@ -95,7 +98,7 @@ def _correction(one: Arguments, kind: str) -> "tc.Labels":
         from timecycle.ui.label_calls import points_of  # noqa: PLC0415
 
         return points_of(one["points"])
-    masks = tc.Masks.read(one["path"])
+    masks = _read(one["path"], kind)
     present, edited = set(masks.space([masks]).objects), {str(number) for number in one["objects"]}
     if not edited <= present:  # an object was erased: it is absent, which only a statement about all objects can say
         return masks.as_exhaustive()

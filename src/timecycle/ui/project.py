@@ -12,7 +12,7 @@ from typing import Any
 
 from timecycle.errors import LabelError, OutputError, VideoError
 from timecycle.files import lock, make_folder, write_text
-from timecycle.ui.annotations import KINDS, Annotations
+from timecycle.ui.annotations import FIRST_ID, KINDS, Annotations
 from timecycle.ui.exports import FORMATS, available
 from timecycle.ui.jobs import Jobs
 from timecycle.ui.workers import Worker
@@ -154,6 +154,9 @@ class Project:
             )
         async with self.lock:
             await asyncio.to_thread(self.annotations.edit, key, value, revision=revision)
+            first = [{"id": FIRST_ID[self.annotations.kind], "name": ""}]
+            if key == "kind" and not self.annotations.names:  # ids of parts are others
+                await asyncio.to_thread(self.annotations.edit, "objects", first, revision=self.annotations.revision)
 
     async def _checked_objects(self, objects: Any) -> list[dict[str, Any]]:
         try:
@@ -216,7 +219,7 @@ class Project:
                     "direction": direction,
                     "labels": self._annotation_files(),
                     "kind": self.annotations.kind,
-                    "names": self.annotations.names if self.annotations.kind == "masks" else {},
+                    "names": self.annotations.names if self.annotations.kind != "keypoints" else {},
                 }
                 write_text(self._settings_file, json.dumps(settings))
             else:
@@ -314,12 +317,12 @@ class Project:
                 shutil.copyfile(self.annotations.edits / value["mask"], path)
             else:
                 await self._workers.labels.call("write_points", {"path": path, "points": value["points"]})
-        if files and self.annotations.kind == "masks" and self.annotations.names:
+        if files and self.annotations.kind != "keypoints" and self.annotations.names:
             write_text(self.paths.annotations / "masks" / "names.json", json.dumps(self.annotations.names) + "\n")
 
     def _annotation_files(self) -> dict[int, str]:
         """Return the file of each annotated frame; a mask without an object says nothing before there is a run."""
-        folder, suffix = ("masks", ".png") if self.annotations.kind == "masks" else ("points", ".csv")
+        folder, suffix = ("points", ".csv") if self.annotations.kind == "keypoints" else ("masks", ".png")
         return {
             index: str(self.paths.annotations / folder / f"{self.number(index):05d}{suffix}")
             for index, value in self.annotations.frames.items()

@@ -54,7 +54,7 @@ export function shownLabels(index) {
   const { key, path, from } = source(index);
   if (path === null) {
     const size = open.video;
-    const mask = open.kind === "masks" ? new Mask(size.width_px, size.height_px) : null;
+    const mask = open.kind !== "keypoints" ? new Mask(size.width_px, size.height_px) : null;
     return { mask, points: withPerson(index, {}), from };
   }
   const here = kept.get(key);

@@ -28,6 +28,7 @@ function drawAll() {
     return;
   }
   if (opened !== open.key) begin(open.key);
+  if (!open.objects.some((one) => one.id === store.objectId)) set({ objectId: open.objects[0]?.id ?? 1 });
   byId("video-name").textContent = open.video.name;
   byId("video-name").title = open.folder;
   document.title = `${open.video.name} – timecycle`;

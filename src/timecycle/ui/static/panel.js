@@ -3,7 +3,7 @@
 import { byId, fill, icon, make } from "./dom.js";
 import { beginEdit, commitEdit, saveSetting } from "./editor.js";
 import { removeObject } from "./masks.js";
-import { cssColour, currentObject, displayName, project, set, store } from "./store.js";
+import { cssColour, currentObject, displayName, PART, project, set, store } from "./store.js";
 import { assistMode, clearMarks, setAssistMode, TOOLS, togglePointVisible } from "./tools.js";
 import { draw, repaint } from "./view.js";
 
@@ -118,7 +118,8 @@ export function chooseObject(id) {
 export function addObject() {
   const open = project();
   if (!open) return;
-  const id = Math.max(0, ...open.objects.map((one) => one.id)) + 1;
+  const last = Math.max(0, ...open.objects.map((one) => one.id));
+  const id = open.kind === "parts" ? last + PART : last + 1;
   void saveSetting("objects", [...open.objects, { id, name: "" }]).then(() => {
     chooseObject(id);
     requestAnimationFrame(() => requestAnimationFrame(() => document.getElementById(`name-${id}`)?.focus()));
@@ -155,13 +156,14 @@ export function drawObjects() {
     store.server?.colours.length, Object.keys(open.frames).length > 0, store.run.status]);
   fill(byId("objects"), key, () => {
     const points = open.kind === "keypoints";
+    const one = { masks: "object", parts: "part", keypoints: "point" }[open.kind];
     const untouched = !Object.keys(open.frames).length && store.run.status === "none";
     return [
-      make("h2", { id: "objects-title" }, points ? "Points" : "Objects"),
+      make("h2", { id: "objects-title" }, `${one[0]?.toUpperCase()}${one.slice(1)}s`),
       untouched && kindChoice(),
       make("ul", { className: "list" }, ...open.objects.map(objectRow)),
       make("div", { className: "row" },
-        make("button", { type: "button", "data-name": "add", onclick: addObject }, points ? "Add point" : "Add object"),
+        make("button", { type: "button", "data-name": "add", onclick: addObject }, `Add ${one}`),
         points
           ? make("button", { type: "button", "data-name": "hide-point", onclick: togglePointVisible }, "Hidden here")
           : make("button", { type: "button", "data-name": "clear", onclick: clearObject }, "Clear on this frame"),
@@ -173,7 +175,7 @@ export function drawObjects() {
 
 function kindChoice() {
   const kind = project()?.kind;
-  const kinds = /** @type {const} */ ([["masks", "Masks"], ["keypoints", "Keypoints"]]);
+  const kinds = /** @type {const} */ ([["masks", "Masks"], ["parts", "Parts"], ["keypoints", "Keypoints"]]);
   return make(
     "p", { role: "group", "aria-label": "What to annotate" },
     ...kinds.map(([name, title]) =>

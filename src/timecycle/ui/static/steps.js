@@ -121,7 +121,7 @@ function firstCard() {
   return [
     title("Mark your object"),
     make("p", {}, points
-      ? "Name your points on the left list, then click each of them on the picture."
+      ? "Name your points in the list below, then click each of them on the picture."
       : "Choose a frame on which the object is whole. Drag a box around it on the picture."),
     make("p", { className: "soft" }, points
       ? "One annotated frame is enough to begin."

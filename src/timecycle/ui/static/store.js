@@ -72,7 +72,9 @@ export function frameNumber(index) {
 
 /** @param {Labelled} one */
 export function displayName(one) {
-  return one.name || (project()?.kind === "keypoints" ? `point ${one.id}` : `object ${one.id}`);
+  const kind = project()?.kind;
+  if (kind === "parts") return one.name || `part ${Math.floor(one.id / PART)}`;
+  return one.name || (kind === "keypoints" ? `point ${one.id}` : `object ${one.id}`);
 }
 
 /** The object that tools draw. @returns {Labelled | null} */
@@ -81,13 +83,17 @@ export function currentObject() {
   return objects.find((one) => one.id === store.objectId) ?? objects[0] ?? null;
 }
 
+// The id of a part is part * 1000 + person: the same part has one colour on every person.
+export const PART = 1000;
+
 // Until the server has told its colours: those of the first objects, which stand out for colour-blind people too.
 const FIRST = [[238, 51, 119], [51, 187, 238], [238, 119, 51], [0, 153, 136], [0, 119, 187], [204, 51, 17]];
 
 /** @param {number} id @returns {[number, number, number]} */
 export function colourOf(id) {
   const table = store.server?.colours.length ? store.server.colours : FIRST;
-  const [red, green, blue] = table[(id - 1) % table.length] ?? [128, 128, 128];
+  const number = project()?.kind === "parts" ? Math.floor(id / PART) : id;
+  const [red, green, blue] = table[(number - 1) % table.length] ?? [128, 128, 128];
   return [red ?? 0, green ?? 0, blue ?? 0];
 }
 

@@ -6,7 +6,7 @@ import { shownLabels } from "./labels.js";
 import { drawLine, fillPolygon, floodFill, Mask, putRegion } from "./masks.js";
 import { decodeIds } from "./png.js";
 import { changed, currentObject, project, set, store } from "./store.js";
-import { draw, pointName, repaint, zoomScale } from "./view.js";
+import { draw, drawSoon, pointName, repaint, zoomScale } from "./view.js";
 
 /** @typedef {import("./types.js").Position} Position */
 /** @typedef {(at: Position) => Position} ToScreen */
@@ -30,7 +30,7 @@ function stroke(erases) {
   const paint = (from, to) => {
     const [mask, object] = [beginEdit(), currentObject()];
     if (!mask || !object) return;
-    draw(drawLine(mask, from, to, store.brushPx / 2, erases ? 0 : object.id, erases ? object.id : null));
+    drawSoon(drawLine(mask, from, to, store.brushPx / 2, erases ? 0 : object.id, erases ? object.id : null));
   };
   return {
     down(at) {
@@ -42,7 +42,7 @@ function stroke(erases) {
       if (last) {
         paint(last, at);
         last = at;
-      } else draw(null);
+      } else drawSoon(null);
     },
     up() {
       if (last) commitEdit(currentObject()?.id ?? 1);
@@ -141,7 +141,7 @@ function assistDown(at, event) {
 function assistMove(at) {
   pointer = at;
   assist.stroke?.points.push([at.x, at.y]);
-  if (assist.stroke || assist.start) draw(null);
+  if (assist.stroke || assist.start) drawSoon(null);
 }
 
 /** @param {Position} at */
@@ -298,10 +298,12 @@ function advance() {
 
 // All tools
 
+const PAINTED = ["masks", "parts"]; // kinds that are painted: an id at every pixel
+
 /** @type {Record<string, Tool>} */
 export const TOOLS = {
   assist: {
-    title: "Assist", key: "a", kinds: ["masks"],
+    title: "Assist", key: "a", kinds: PAINTED,
     hint: "Drag a box around the object, then stroke what is missing. Shift: stroke what is too much.",
     down: assistDown, move: assistMove, up: assistUp, draw: drawMarks,
     cancel() {
@@ -310,15 +312,15 @@ export const TOOLS = {
     },
   },
   brush: {
-    title: "Brush", key: "b", kinds: ["masks"], ...stroke(false),
+    title: "Brush", key: "b", kinds: PAINTED, ...stroke(false),
     hint: "Paint the object. [ and ] change the size.",
   },
   eraser: {
-    title: "Eraser", key: "e", kinds: ["masks"], ...stroke(true),
+    title: "Eraser", key: "e", kinds: PAINTED, ...stroke(true),
     hint: "Erase the chosen object. [ and ] change the size.",
   },
   polygon: {
-    title: "Polygon", key: "p", kinds: ["masks"],
+    title: "Polygon", key: "p", kinds: PAINTED,
     hint: "Click the corners; Enter or a double click closes, Esc gives up.",
     down(at) {
       corners.push(at);
@@ -326,7 +328,7 @@ export const TOOLS = {
     },
     move(at) {
       pointer = at;
-      if (corners.length) draw(null);
+      if (corners.length) drawSoon(null);
     },
     double() {
       corners.pop(); // the second click of a double click
@@ -351,7 +353,7 @@ export const TOOLS = {
     },
   },
   fill: {
-    title: "Fill", key: "f", kinds: ["masks"],
+    title: "Fill", key: "f", kinds: PAINTED,
     hint: "Click into a closed outline to fill it.",
     down(at) {
       const [mask, object] = [beginEdit(), currentObject()];
@@ -384,7 +386,7 @@ export const TOOLS = {
     },
   },
   pan: {
-    title: "Move view", key: "m", kinds: ["masks", "keypoints"],
+    title: "Move view", key: "m", kinds: [...PAINTED, "keypoints"],
     hint: "Drag to move the picture; the wheel zooms. With any tool: hold Space.",
   },
 };

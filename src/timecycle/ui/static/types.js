@@ -7,7 +7,7 @@
  * @typedef {[number | null, number | null, boolean]} Point  x, y in pixels, visible
  * @typedef {{ mask?: string, objects?: number[], pixels?: Record<string, number>,
  *             points?: Record<string, Point> }} Annotation
- * @typedef {{ key: string, video: Video, folder: string, revision: number, kind: "masks" | "keypoints",
+ * @typedef {{ key: string, video: Video, folder: string, revision: number, kind: "masks" | "parts" | "keypoints",
  *             objects: Labelled[], skeleton: [string, string][], frames: Record<string, Annotation>,
  *             pending: number[], canUndo: boolean, canRedo: boolean }} Project
  * @typedef {{ problem: string, remedy: string, kind?: string }} Problem

@@ -3,6 +3,7 @@
 import { currentMask } from "./editor.js";
 import { frameAt } from "./frames.js";
 import { shownLabels } from "./labels.js";
+import { union } from "./masks.js";
 import { colourOf, cssColour, project, store } from "./store.js";
 
 /** @typedef {import("./types.js").Position} Position */
@@ -83,9 +84,26 @@ function toScreen(at) {
   return { x: view.x + (at.x + 0.5) * view.scale, y: view.y + (at.y + 0.5) * view.scale };
 }
 
+/** @type {Rect | null} */
+let waiting = null; // the part of the mask that has changed since the last drawing
+let scheduled = false;
+
+/** Draw at the next animation frame, once for all that has changed by then. @param {Rect | null} changed */
+export function drawSoon(changed) {
+  waiting = union(waiting, changed);
+  if (scheduled) return;
+  scheduled = true;
+  requestAnimationFrame(() => {
+    scheduled = false;
+    draw(waiting);
+  });
+}
+
 /** Draw everything. @param {Rect | null} [changed]  the part of the mask that has changed; all of it if left out */
 export function draw(changed) {
   const open = project();
+  changed = union(waiting, changed ?? null);
+  waiting = null;
   resize();
   context.fillStyle = getComputedStyle(canvas).backgroundColor;
   context.fillRect(0, 0, canvas.width, canvas.height);
@@ -99,7 +117,7 @@ export function draw(changed) {
   canvas.dataset["shown"] = picture ? String(store.index) : "";
   const mask = store.showLabels ? currentMask() : null;
   if (mask) {
-    paint(mask, changed ?? null);
+    paint(mask, changed);
     context.imageSmoothingEnabled = false;
     context.drawImage(layer, 0, 0);
   }
