@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from timecycle.errors import InUseError, OutputError, first_line
+from timecycle.errors import InUseError, LabelError, OutputError, first_line
 from timecycle.files import make_folder, write_text
 
 Value = Any  # of JSON; None: the key has no value
@@ -204,3 +204,34 @@ def _read(path: Path) -> dict[str, Any]:
         ) from error
     read: dict[str, Any] = saved
     return read
+
+
+# What the page sends
+
+
+def checked_objects(objects: Any) -> list[dict[str, Any]]:
+    """Check the list of objects; their names are checked by the labels' own rules elsewhere."""
+    try:
+        listed: list[dict[str, Any]] = [{"id": int(one["id"]), "name": str(one["name"]).strip()} for one in objects]
+    except (TypeError, KeyError, ValueError) as error:
+        raise LabelError("the objects cannot be read", remedy="reload the page") from error
+    ids = [one["id"] for one in listed]
+    if not listed or len(set(ids)) < len(ids) or not all(1 <= one <= 65535 for one in ids):
+        raise LabelError("an object id is used twice or out of range", remedy="number objects from 1 to 65535")
+    return listed
+
+
+def checked_points(points: Any) -> dict[str, list[Any]]:
+    """Check the points of a frame: {name: [x, y, visible]}."""
+    try:
+        return {str(name): [float(x), float(y), bool(visible)] for name, (x, y, visible) in points.items()}
+    except (TypeError, ValueError, AttributeError) as error:
+        raise LabelError("the points cannot be read", remedy="reload the page and place them again") from error
+
+
+def checked_skeleton(lines: Any) -> list[list[str]]:
+    """Check the lines of a skeleton: pairs of names."""
+    try:
+        return [[str(one), str(other)] for one, other in lines]
+    except (TypeError, ValueError) as error:
+        raise LabelError("the skeleton cannot be read", remedy="reload the page") from error

@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,115 +17,12 @@ from starlette.staticfiles import StaticFiles
 from timecycle.errors import InUseError, LabelError, TimecycleError
 from timecycle.shortages import explain_error
 from timecycle.ui import browse
-from timecycle.ui.events import Events
-from timecycle.ui.jobs import Jobs, described
-from timecycle.ui.project import DIRECTIONS, PRESETS, Project, Workers, open_project
 from timecycle.ui.security import Access, Guard, refusal
-from timecycle.version import __version__
+from timecycle.ui.server import Server
 
 STATIC = Path(__file__).parent / "static"
 _FOREVER = {"cache-control": "private, max-age=86400, immutable"}
 _MAX_HINTS = 200  # strokes of the assisted tool
-
-
-class Server:
-    """What the handlers share: the processes, the open project, and the folder that may be browsed."""
-
-    def __init__(self, path: Path, out: Path | None = None) -> None:
-        is_folder = path.is_dir() and not (path / "run.json").is_file() and browse.holds_projects(path)
-        self.root = path if is_folder else None
-        self._first, self._out = (None if is_folder else path), out
-        self.events = Events()
-        self.workers, self.jobs = Workers(), Jobs(self.events)
-        self.project: Project | None = None
-        self.problem: TimecycleError | None = None  # why the video could not be opened
-        self.colours: list[list[int]] = []
-
-    @asynccontextmanager
-    async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._begin())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            await self.jobs.close()
-            await self.workers.close()
-            if self.project is not None:
-                self.project.close()
-
-    async def _begin(self) -> None:
-        """Open the video of the command line while the page loads, and warm up the process that reads labels."""
-        await asyncio.gather(self._open_first(), self._warm_up())
-
-    async def _open_first(self) -> None:
-        if self._first is None:
-            return
-        try:
-            await self.open(self._first, self._out)
-        except TimecycleError as error:
-            self.problem = error
-            self.events.tell("opened")
-
-    async def _warm_up(self) -> None:
-        with suppress(TimecycleError):  # the next call tells what is wrong
-            answer, _ = await self.workers.labels.call("warm_up", seconds=300)
-            self.colours = answer["colours"]
-            self.events.tell("opened")
-
-    async def open(self, path: Path, out: Path | None = None) -> None:
-        """Open a video or a run in place of the one that is open."""
-        if self.jobs.last.runs:
-            raise InUseError(f"{self.jobs.last.verb} is still running", remedy="wait until it is done, or pause it")
-        if self.project is not None:
-            self.project.close()
-            self.project = None
-        self.project = await open_project(path, out, self.workers, self.jobs, root=self.root)
-        self.problem = None
-        self.events.tell("opened")
-
-    def state(self) -> dict[str, Any]:
-        """Describe everything but the run."""
-        base = {
-            "version": __version__,
-            "canBrowse": self.root is not None,
-            "problem": None
-            if self.problem is None
-            else {"problem": self.problem.problem, "remedy": self.problem.remedy},
-            "colours": self.colours,
-            "presets": PRESETS,
-            "directions": DIRECTIONS,
-            "job": described(self.jobs.last),
-        }
-        if self.project is None:
-            return {**base, "project": None}
-        project, annotations = self.project, self.project.annotations
-        return {
-            **base,
-            "project": {
-                "key": project.key,
-                "video": project.video,
-                "folder": str(project.paths.folder),
-                "revision": annotations.revision,
-                "kind": annotations.kind,
-                "objects": annotations.values["objects"],
-                "skeleton": annotations.values.get("skeleton", []),
-                "frames": annotations.frames,
-                "pending": annotations.pending(),
-                "canUndo": annotations.can_undo,
-                "canRedo": annotations.can_redo,
-            },
-        }
-
-    def opened(self) -> Project:
-        if self.project is None:
-            raise LabelError("no video is open", remedy="choose one on the first page")
-        return self.project
-
-    def changed(self) -> JSONResponse:
-        """Answer an edit, and tell the other tabs."""
-        self.events.tell("annotations", revision=self.opened().annotations.revision)
-        return JSONResponse(self.state())
 
 
 Handler = Callable[[Server, Request], Awaitable[Response]]
@@ -226,26 +122,26 @@ async def _mask(server: Server, request: Request) -> Response:
 async def _save_mask(server: Server, request: Request) -> Response:
     objects = [int(one) for one in request.query_params.get("objects", "").split(",") if one]
     await server.opened().save_mask(_index(request), await request.body(), objects, _revision(request))
-    return server.changed()
+    return _changed(server)
 
 
 async def _save_points(server: Server, request: Request) -> Response:
     points = (await _json(request)).get("points") or {}
     await server.opened().save_points(_index(request), points, _revision(request))
-    return server.changed()
+    return _changed(server)
 
 
 async def _remove_annotation(server: Server, request: Request) -> Response:
     project = server.opened()
     async with project.lock:
         project.annotations.edit_frame(_index(request), None, revision=_revision(request))
-    return server.changed()
+    return _changed(server)
 
 
 async def _save_setting(server: Server, request: Request) -> Response:
     value = (await _json(request)).get("value")
     await server.opened().save_setting(request.path_params["key"], value, _revision(request))
-    return server.changed()
+    return _changed(server)
 
 
 async def _undo(server: Server, request: Request) -> Response:
@@ -261,7 +157,7 @@ async def _replay(server: Server, request: Request, direction: str) -> Response:
     async with project.lock:
         replay = project.annotations.undo if direction == "undo" else project.annotations.redo
         key = await asyncio.to_thread(replay, revision=_revision(request))
-    server.events.tell("annotations", revision=project.annotations.revision)
+    server.tell_changed()
     return JSONResponse({**server.state(), "key": key})
 
 
@@ -292,7 +188,7 @@ async def _start_job(server: Server, request: Request) -> Response:
             await project.export(str(asked.get("format", "")))
         case _:
             raise HTTPException(404, "there is no such job")
-    return server.changed()
+    return _changed(server)
 
 
 async def _pause(server: Server, _: Request) -> Response:
@@ -308,7 +204,7 @@ async def _cancel(server: Server, _: Request) -> Response:
     if verb == "propagate" and (await project.run_state()).get("status") == "running":
         async with project.lock:
             await asyncio.to_thread(project.annotations.discard_run)
-    return server.changed()
+    return _changed(server)
 
 
 async def _exported(server: Server, request: Request) -> Response:
@@ -341,7 +237,13 @@ _HANDLERS: dict[tuple[str, str], Handler] = {
 }
 
 
-# Requests
+# Requests and answers
+
+
+def _changed(server: Server) -> Response:
+    """Answer an edit, and tell the other tabs."""
+    server.tell_changed()
+    return JSONResponse(server.state())
 
 
 def _root(server: Server) -> Path:

@@ -4,18 +4,18 @@ import asyncio
 import json
 import secrets
 import shutil
-from collections import OrderedDict
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from timecycle.errors import LabelError, OutputError, VideoError
 from timecycle.files import lock, make_folder, write_text
-from timecycle.ui.annotations import FIRST_ID, KINDS, Annotations
+from timecycle.ui.annotations import FIRST_ID, KINDS, Annotations, checked_objects, checked_points, checked_skeleton
+from timecycle.ui.cache import PictureCache
 from timecycle.ui.exports import FORMATS, available
 from timecycle.ui.jobs import Jobs
-from timecycle.ui.workers import Worker
+from timecycle.ui.workers import Worker, Workers
 
 PRESETS = {
     "fast": "quickest",
@@ -23,7 +23,6 @@ PRESETS = {
     "best": "finest, slowest",
 }
 DIRECTIONS = {"both": "both ways in time", "forward": "forward only"}
-_OPEN_SECONDS = 600  # counting the frames of some files means decoding them
 _CACHE_BYTES = 96 << 20
 _THUMBNAIL_PX = 128
 
@@ -48,19 +47,6 @@ class Paths:
         return self.annotations / "exports"
 
 
-@dataclass
-class Workers:
-    """The processes that read frames and labels."""
-
-    frames: Worker = field(default_factory=lambda: Worker("frames"))
-    thumbnails: Worker = field(default_factory=lambda: Worker("thumbnails"))
-    labels: Worker = field(default_factory=lambda: Worker("labels"))
-
-    async def close(self) -> None:
-        for worker in (self.frames, self.thumbnails, self.labels):
-            await worker.close()
-
-
 class Project:
     """An open video with its annotations and its run."""
 
@@ -68,7 +54,7 @@ class Project:
         self.key = secrets.token_hex(4)  # in the addresses of frames, which browsers keep
         self.paths, self.video = paths, video
         self._workers, self._jobs = workers, jobs
-        self._cache = _Cache(_CACHE_BYTES)
+        self._cache = PictureCache(_CACHE_BYTES)
         self.lock = asyncio.Lock()  # held while annotations change
         self._stack = ExitStack()
         make_folder(paths.annotations)
@@ -135,16 +121,18 @@ class Project:
 
     async def save_points(self, index: int, points: dict[str, Any], revision: int) -> None:
         """Keep the points of a frame."""
-        value = {"points": _checked_points(points)} if points else None
+        value = {"points": checked_points(points)} if points else None
         async with self.lock:
             await asyncio.to_thread(self.annotations.edit_frame, self.check_index(index), value, revision=revision)
 
     async def save_setting(self, key: str, value: Any, revision: int) -> None:
         """Keep the kind, the objects or the skeleton."""
         if key == "objects":
-            value = await self._checked_objects(value)
+            value = checked_objects(value)
+            names = {one["id"]: one["name"] for one in value if one["name"]}
+            await self._workers.labels.call("check_names", {"names": names})
         elif key == "skeleton":
-            value = _checked_skeleton(value)
+            value = checked_skeleton(value)
         elif key != "kind" or value not in KINDS:
             raise LabelError("there is no such setting", remedy="reload the page")
         elif value != self.annotations.kind and self.annotations.frames:
@@ -157,19 +145,6 @@ class Project:
             first = [{"id": FIRST_ID[self.annotations.kind], "name": ""}]
             if key == "kind" and not self.annotations.names:  # ids of parts are others
                 await asyncio.to_thread(self.annotations.edit, "objects", first, revision=self.annotations.revision)
-
-    async def _checked_objects(self, objects: Any) -> list[dict[str, Any]]:
-        try:
-            listed: list[dict[str, Any]] = [{"id": int(one["id"]), "name": str(one["name"]).strip()} for one in objects]
-        except (TypeError, KeyError, ValueError) as error:
-            raise LabelError("the objects cannot be read", remedy="reload the page") from error
-        ids = [one["id"] for one in listed]
-        if not listed or len(set(ids)) < len(ids) or not all(1 <= one <= 65535 for one in ids):
-            raise LabelError("an object id is used twice or out of range", remedy="number objects from 1 to 65535")
-        await self._workers.labels.call(
-            "check_names", {"names": {one["id"]: one["name"] for one in listed if one["name"]}}
-        )
-        return listed
 
     def mask_file(self, index: int) -> Path:
         """Return the file of an annotated mask."""
@@ -328,98 +303,3 @@ class Project:
             for index, value in self.annotations.frames.items()
             if value.get("pixels") or value.get("points")
         }
-
-
-async def open_project(path: Path, out: Path | None, workers: Workers, jobs: Jobs, *, root: Path | None) -> Project:
-    """Open a video or a run; below a `root`, the video of a run must be there too."""
-    folder = out
-    if (path / "run.json").is_file():
-        run, _ = await workers.labels.call("run_state", {"folder": str(path)})
-        if not run.get("origin"):
-            raise OutputError(f"{path} does not say where its video is", remedy="open the video itself, with -o FOLDER")
-        folder, path = path, Path(run["origin"]["video"])
-        if root is not None and not path.resolve().is_relative_to(root.resolve()):
-            raise OutputError(
-                f"the video of {folder.name} is outside of the folder that was opened",
-                remedy=f"open the run by itself: timecycle ui {folder}",
-            )
-    video, _ = await workers.frames.call("open", {"path": str(path.absolute())}, seconds=_OPEN_SECONDS)
-    if folder is None:
-        named = (path.parent if "*" in path.name else path).absolute()
-        # As `propagate` names it; below a root, beside the video.
-        folder = (Path() if root is None else named.parent) / f"{named.stem}_timecycle"
-    project = Project(Paths(path.absolute(), folder.absolute()), video, workers, jobs)
-    try:
-        if (folder / "run.json").is_file():
-            run, _ = await workers.labels.call("run_state", {"folder": str(folder)})
-            _check_run(folder, run, video)
-            await asyncio.to_thread(_take_over, project.annotations, run)
-    except BaseException:
-        project.close()
-        raise
-    return project
-
-
-def _check_run(folder: Path, run: dict[str, Any], video: dict[str, Any]) -> None:
-    """Refuse a run of another video, and of labels that the page cannot draw."""
-    if any(run["video"][size] != video[size] for size in ("frames", "width_px", "height_px")):
-        raise OutputError(
-            f"the run in {folder} is of another video",
-            remedy="choose another output folder with -o, or put its video back",
-        )
-    if run["kind"] not in KINDS:
-        raise OutputError(
-            f"the labels in {folder} are {run['kind']}, which the page cannot draw",
-            remedy=f"look at {folder / 'overlay.mp4'}, and correct them on the command line",
-        )
-
-
-def _take_over(annotations: Annotations, run: dict[str, Any]) -> None:
-    """Take the kind and the objects of a run that was started elsewhere."""
-    if run["kind"] != annotations.kind:
-        annotations.edit("kind", run["kind"], revision=annotations.revision)
-    if run["kind"] == "keypoints":
-        named = [{"id": number, "name": name} for number, name in enumerate(run["objects"], 1)]
-        known = {one["name"] for one in annotations.values["objects"]}
-        missing = [one for one in named if one["name"] not in known]
-    else:
-        named = [{"id": int(name), "name": run["names"].get(name, "")} for name in run["objects"]]
-        known = {one["id"] for one in annotations.values["objects"]}
-        missing = [one for one in named if one["id"] not in known]
-    if annotations.revision <= 1 and named:  # nobody has named anything here
-        annotations.edit("objects", named, revision=annotations.revision)
-    elif missing:
-        annotations.edit("objects", [*annotations.values["objects"], *missing], revision=annotations.revision)
-
-
-def _checked_points(points: dict[str, Any]) -> dict[str, list[Any]]:
-    try:
-        return {str(name): [float(x), float(y), bool(visible)] for name, (x, y, visible) in points.items()}
-    except (TypeError, ValueError, AttributeError) as error:
-        raise LabelError("the points cannot be read", remedy="reload the page and place them again") from error
-
-
-def _checked_skeleton(lines: Any) -> list[list[str]]:
-    try:
-        return [[str(one), str(other)] for one, other in lines]
-    except (TypeError, ValueError) as error:
-        raise LabelError("the skeleton cannot be read", remedy="reload the page") from error
-
-
-class _Cache:
-    """The pictures that were used last, up to a number of bytes."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most, self._bytes = most_bytes, 0
-        self._kept: OrderedDict[tuple[str, int], bytes] = OrderedDict()
-
-    def get(self, key: tuple[str, int]) -> bytes | None:
-        if key in self._kept:
-            self._kept.move_to_end(key)
-        return self._kept.get(key)
-
-    def put(self, key: tuple[str, int], picture: bytes) -> None:
-        self._bytes += len(picture) - len(self._kept.pop(key, b""))
-        self._kept[key] = picture
-        while self._bytes > self._most and len(self._kept) > 1:
-            self._bytes -= len(self._kept.popitem(last=False)[1])

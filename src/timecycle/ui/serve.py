@@ -29,8 +29,9 @@ def serve(
         import_extra(module, extra="ui")
     import uvicorn  # noqa: PLC0415, here: it is an extra
 
-    from timecycle.ui.app import Server, make_app  # noqa: PLC0415
+    from timecycle.ui.app import make_app  # noqa: PLC0415
     from timecycle.ui.security import Access  # noqa: PLC0415
+    from timecycle.ui.server import Server  # noqa: PLC0415
 
     _check(path, host)
     listener = _listen(host, port)

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import sys
+from dataclasses import dataclass, field
 from typing import Any
 
 from timecycle import errors
@@ -54,7 +55,7 @@ class Worker:
             except (OSError, EOFError, asyncio.IncompleteReadError):
                 code = await self._end()
                 raise VideoError(
-                    f"the process that reads {_READS[self.kind]} stopped ({_ended(code)})",
+                    f"the process that reads {self.kind} stopped ({_ended(code)})",
                     remedy="it starts again by itself: try again; if it stays so, the file is damaged or too large",
                 ) from None
         if "error" in answer:
@@ -103,7 +104,17 @@ class Worker:
         return await process.wait()
 
 
-_READS = {"frames": "frames", "thumbnails": "thumbnails", "labels": "labels"}
+@dataclass
+class Workers:
+    """The processes that read frames and labels."""
+
+    frames: Worker = field(default_factory=lambda: Worker("frames"))
+    thumbnails: Worker = field(default_factory=lambda: Worker("thumbnails"))
+    labels: Worker = field(default_factory=lambda: Worker("labels"))
+
+    async def close(self) -> None:
+        for worker in (self.frames, self.thumbnails, self.labels):
+            await worker.close()
 
 
 def _ended(code: int | None) -> str:
