@@ -37,7 +37,7 @@ _SCRUB = """async (index) => {
   return performance.now() - began;
 }"""
 
-# Draws a stroke in small steps; returns the milliseconds of the page's own work for each: paint the mask, draw the frame.
+# Draws a stroke in small steps; returns the milliseconds of the page's work for each: paint the mask, draw the frame.
 _STROKE = """async () => {
   const { draw } = await import("/static/view.js");
   const canvas = document.getElementById("canvas");
