@@ -1,5 +1,6 @@
 /** The page: fetch what there is, and draw everything again whenever something changes. */
 
+import { assistWorks } from "./assist.js";
 import { byId, fill, icon, make, toast } from "./dom.js";
 import { editorEvents, refresh, replay } from "./editor.js";
 import { frameAt, frameEvents } from "./frames.js";
@@ -9,10 +10,11 @@ import { askFor, goTo, play, step } from "./player.js";
 import { installPointer } from "./pointer.js";
 import { fetchRun, listen, runEvents } from "./run.js";
 import { installShortcuts } from "./shortcuts.js";
-import { download, drawNext, drawSection, drawSteps, goToNext } from "./steps.js";
+import { download, drawSection } from "./sections.js";
+import { drawNext, drawSteps, goToNext } from "./steps.js";
 import { changed, frameNumber, project, set, store, subscribe } from "./store.js";
 import { drawTimeline } from "./timeline.js";
-import { assistWorks, TOOLS } from "./tools.js";
+import { TOOLS } from "./tools.js";
 import { draw, setToolDrawing } from "./view.js";
 import { drawWelcome } from "./welcome.js";
 

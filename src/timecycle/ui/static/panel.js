@@ -1,10 +1,11 @@
 /** The tools, their options, and the list of objects. */
 
+import { assistMode, clearMarks, setAssistMode } from "./assist.js";
 import { byId, fill, icon, make } from "./dom.js";
 import { beginEdit, commitEdit, saveSetting } from "./editor.js";
 import { removeObject } from "./masks.js";
 import { cssColour, currentObject, displayName, PART, project, set, store } from "./store.js";
-import { assistMode, clearMarks, setAssistMode, TOOLS, togglePointVisible } from "./tools.js";
+import { TOOLS, togglePointVisible } from "./tools.js";
 import { draw, repaint } from "./view.js";
 
 /** @typedef {import("./types.js").Labelled} Labelled */

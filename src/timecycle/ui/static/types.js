@@ -28,6 +28,11 @@
  *             formats: Format[], audit: Finding[] | null, since?: number }} Run
  * @typedef {{ x0: number, y0: number, x1: number, y1: number }} Rect  x1, y1 not included
  * @typedef {{ x: number, y: number }} Position
+ * @typedef {(at: Position) => Position} ToScreen  from pixels of the video to pixels of the canvas
+ * @typedef {{ title: string, key: string, hint: string, kinds: string[],
+ *   down?: (at: Position, event: PointerEvent) => void, move?: (at: Position, event: PointerEvent) => void,
+ *   up?: (at: Position, event: PointerEvent) => void, double?: () => void, cancel?: () => void, confirm?: () => void,
+ *   draw?: (context: CanvasRenderingContext2D, toScreen: ToScreen) => void }} Tool  answers the pointer
  */
 
 export {};
