@@ -97,7 +97,7 @@ class Jobs:
             if "progress" in told:
                 job.done, job.total = told["progress"]
                 first = first or (now, job.done)
-                # From the first report on: loading the encoder, and frames of an earlier session, tell nothing.
+                # From the first report on: loading the encoder, and frames of an interrupted run, tell nothing.
                 per_step = (now - first[0]) / max(job.done - first[1], 1)
                 job.eta_seconds = per_step * (job.total - job.done) if job.done > first[1] else None
             job.notes += [told["note"]] if "note" in told else []
