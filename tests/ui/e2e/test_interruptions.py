@@ -11,7 +11,7 @@ from clips import small_world, write_clip
 from driven import Driven
 from served import Served, children, is_alive, served, wait_for
 
-FRAMES = 40
+FRAMES = 60
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +52,11 @@ def test_pause_reload_and_resume_give_the_same_bytes(browser, clip, tmp_path, un
         page = Driven(browser, server).opened()
         paint(page)
         start(page)
-        page.until("timecycle.store.run.frames > 8", seconds=60)
+        page.until("timecycle.store.run.frames > 2", seconds=60)
         page.button("Pause")
         page.until("timecycle.store.server.job.status === 'interrupted'")
         done = page.value("timecycle.store.run.frames")
-        assert 8 < done < FRAMES
+        assert 2 < done < FRAMES
         page.shot("30_paused")
         # Another frame is annotated while the run waits, and the page is loaded again.
         page.go_to(FRAMES - 5)
@@ -95,7 +95,7 @@ def test_killed_server_loses_nothing_and_leaves_nothing_running(browser, clip, t
     page = Driven(browser, server).opened()
     paint(page)
     start(page)
-    page.until("timecycle.store.run.frames > 8", seconds=60)
+    page.until("timecycle.store.run.frames > 2", seconds=60)
     processes = children(server.process.pid)
     assert set(processes) >= {"frames", "labels", "job"}
     server.stop(signal.SIGKILL)
@@ -118,8 +118,7 @@ def test_two_tabs_agree_and_the_slower_one_is_told(browser, clip, tmp_path):
         other = Driven(browser, server, context=one.context).opened()
         paint(one)
         other.until("timecycle.project().frames[0]")
-        other.shows(0)
-        assert other.mask_sizes() == one.mask_sizes()
+        wait_for(lambda: other.mask_sizes() == one.mask_sizes())
         # The other tab draws on what it has not heard of: as if the event were late.
         paint(one, (60, 60))
         other.value("(timecycle.project().revision = 0, null)")
@@ -129,13 +128,11 @@ def test_two_tabs_agree_and_the_slower_one_is_told(browser, clip, tmp_path):
         other.shot("32_two_tabs")
         other.until("!timecycle.busy()")
         other.until("timecycle.project().revision > 0")
-        other.shows(0)
-        assert other.mask_sizes() == one.mask_sizes()
+        wait_for(lambda: other.mask_sizes() == one.mask_sizes())
         # And continues from there.
         paint(other, (200, 60))
         one.until(f"timecycle.project().revision === {other.value('timecycle.project().revision')}")
-        one.shows(0)
-        assert one.mask_sizes() == other.mask_sizes()
+        wait_for(lambda: one.mask_sizes() == other.mask_sizes())  # the other tab is in the background, and slower
 
 
 def test_undo_and_redo_of_everything_survive_a_reload(browser, clip, tmp_path):
