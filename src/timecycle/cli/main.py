@@ -23,12 +23,14 @@ _VERSION = ("-V", "--version")
 _TRACEBACK = "TIMECYCLE_TRACEBACK"
 _RESUME = "to resume, run it again with --resume and without --overwrite"
 _AGAIN = "to resume, run it again"
+_NEVER_COMPUTE = ("ui",)  # its processes do: importing torch here would only delay the page
 _HOW_TO_RESUME = {"propagate": _RESUME, "train": _RESUME, "pack": _AGAIN, "bulk": _AGAIN}
 
 
 # The class in the module of the command, which is imported only to run the command: torch takes seconds. One line
 # each for `timecycle --help`; `timecycle COMMAND --help` prints the docstring of the class.
 _COMMANDS: dict[str, tuple[str, str]] = {
+    "ui": ("Ui", "do the whole job in the browser: annotate, propagate, review, export"),
     "demo": ("Demo", "try everything on a small clip: one minute, no download"),
     "propagate": ("Propagate", "propagate the annotations of some frames through a video"),
     "check": ("Check", "list the frames to review first, with a page of pictures"),
@@ -100,7 +102,8 @@ def _run(words: list[str], mode: Mode) -> tuple[int, Result]:
         typed = find_command(words, _definitions(words[0]))
         check_options(typed, words)
         command = _parse(typed, words)
-        _limit_threads()
+        if words[0] not in _NEVER_COMPUTE:
+            _limit_threads()
         how_to_resume = _HOW_TO_RESUME.get(words[0], "")
         result: Result = command()
     except BrokenPipeError:

@@ -111,15 +111,17 @@ class OutputFolder:
             )
         return RunTables(self.path, record, frames, objects)
 
-    def objects(self) -> ObjectsByFrame:
-        """Read objects.csv; empty where it is missing."""
+    def objects(self, *, growing: bool = False) -> ObjectsByFrame:
+        """Read objects.csv; empty where it is missing. A `growing` table is one of an unfinished run."""
         with self._reading_tables():
-            return read_objects(self.objects_csv) if self.objects_csv.is_file() else {}
+            return read_objects(self.objects_csv, growing=growing) if self.objects_csv.is_file() else {}
 
-    def frames(self) -> list[FrameRow]:
-        """Read frames.csv."""
+    def frames(self, *, growing: bool = False) -> list[FrameRow]:
+        """Read frames.csv; of an unfinished run (`growing`), the frames that are written."""
         with self._reading_tables():
-            return read_frames(self.frames_csv)
+            if growing and not self.frames_csv.is_file():
+                return []
+            return read_frames(self.frames_csv, growing=growing)
 
     def frame_numbers(self) -> list[int]:
         """Return the numbers of the frames in the video, in order."""

@@ -98,6 +98,13 @@ def recover(folder: OutputFolder) -> list[int] | None:
     return None if entry is None else _restore(folder, entry)
 
 
+def replaced_file(folder: OutputFolder, file: Path) -> Path | None:
+    """Return the copy of a file as it was before the last correction; None where the correction did not replace it."""
+    entries = _entries(folder)
+    kept = entries[-1] / file.relative_to(folder.path) if entries else None
+    return kept if kept is not None and kept.is_file() else None
+
+
 def _entries(folder: OutputFolder) -> list[Path]:
     return sorted(path.parent for path in folder.history.glob(f"{'[0-9]' * 4}/{_ENTRY}"))
 

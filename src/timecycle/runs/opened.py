@@ -1,7 +1,7 @@
 """A finished run, opened from its output folder to look at its results."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ from timecycle.display import Displayed
 from timecycle.errors import LabelError
 from timecycle.labels import KINDS, Labels
 from timecycle.runs.folder import OutputFolder
+from timecycle.runs.history import replaced_file
 from timecycle.runs.tables import FrameRow, ObjectRow
 from timecycle.video import Video
 
@@ -21,14 +22,16 @@ class Run(Displayed):
     """A finished run in its output folder: `Run("out")`, or what `propagate_to_folder` returns.
 
     `folder` is the path of an output folder. Nothing is held in memory but tables; labels are read when they are asked
-    for, and after corrections they are the corrected ones.
+    for, and after corrections they are the corrected ones. With `unfinished`, the run may still be going on, and has
+    the frames that are written.
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, *, unfinished: bool = False) -> None:
         self.folder = Path(folder)
+        self._unfinished = unfinished
         self._files = OutputFolder(self.folder)
         self._files.refuse_links()
-        self._files.finished_record()
+        _ = self.record
         self._tables: dict[Path, tuple[tuple[int, int], Any]] = {}  # with the time and size of their files
 
     def __repr__(self) -> str:
@@ -42,12 +45,12 @@ class Run(Displayed):
     @property
     def record(self) -> Mapping[str, Any]:
         """The record of the run, run.json: settings, checksums and versions."""
-        return self._files.finished_record()
+        return self._files.read_record() if self._unfinished else self._files.finished_record()
 
     @property
     def frames(self) -> Sequence[FrameRow]:
         """One row per frame: index, number, time_seconds, source, confidence and state, as in frames.csv."""
-        return self._table(self._files.frames_csv, self._files.frames)
+        return self._table(self._files.frames_csv, partial(self._files.frames, growing=self._growing))
 
     @property
     def confidence(self) -> Mapping[int, Mapping[str, ObjectRow]]:
@@ -55,7 +58,7 @@ class Run(Displayed):
 
         Empty if confidence was not estimated.
         """
-        return self._table(self._files.objects_csv, self._files.objects)
+        return self._table(self._files.objects_csv, partial(self._files.objects, growing=self._growing))
 
     @property
     def frames_to_review(self) -> list[int]:
@@ -67,6 +70,22 @@ class Run(Displayed):
         """The labels by frame index, each read from its file when it is asked for."""
         kind = KINDS[self.record["labels"]["kind"]]
         return _LabelFiles(self._files, [frame.number for frame in self.frames], kind)
+
+    def label_file(self, index: int) -> Path:
+        """Return the path of a frame's label file."""
+        kind = KINDS[self.record["labels"]["kind"]]
+        frames = self.frames
+        if not 0 <= index < len(frames):
+            raise _no_labels(self.folder, index, len(frames))
+        return self._files.label_file(frames[index].number, kind)
+
+    def replaced_label_file(self, index: int) -> Path | None:
+        """Return the label file that the last correction replaced; None where it left the frame as it was."""
+        return replaced_file(self._files, self.label_file(index))
+
+    @property
+    def _growing(self) -> bool:
+        return self._unfinished and self.record["status"] != "finished"
 
     @cached_property
     def video(self) -> Video:
@@ -101,10 +120,7 @@ class _LabelFiles(Mapping[int, Labels]):
 
     def __getitem__(self, index: int) -> Labels:
         if not 0 <= index < len(self):
-            raise LabelError(
-                f"{self._files.path} has no labels of frame {index}",
-                remedy=f"ask for an index from 0 to {len(self) - 1}",
-            )
+            raise _no_labels(self._files.path, index, len(self))
         return self._files.read_labels(self._numbers[index], self._kind)
 
     def __contains__(self, index: object) -> bool:
@@ -118,3 +134,7 @@ class _LabelFiles(Mapping[int, Labels]):
 
     def __repr__(self) -> str:
         return f"<{self._kind.kind} of {len(self)} frames in {str(self._files.labels)!r}, read when asked for>"
+
+
+def _no_labels(folder: Path, index: int, frames: int) -> LabelError:
+    return LabelError(f"{folder} has no labels of frame {index}", remedy=f"ask for an index from 0 to {frames - 1}")

@@ -134,19 +134,25 @@ class RunTables:
         return [frame.index for frame in self.frames if frame.annotated]
 
 
-def read_frames(path: Path) -> list[FrameRow]:
-    """Read frames.csv; raises ValueError, KeyError, TypeError or csv.Error where it is damaged."""
-    with path.open(encoding="utf-8", newline="") as file:
-        frames = [_frame_row(row) for row in csv.DictReader(file)]
+def read_frames(path: Path, *, growing: bool = False) -> list[FrameRow]:
+    """Read frames.csv; raises ValueError, KeyError, TypeError or csv.Error where it is damaged.
+
+    A `growing` table belongs to a run that is not finished: its last line may be incomplete.
+    """
+    frames = [_frame_row(row) for row in csv.DictReader(_lines(path, growing))]
     if any(index != frame.index for index, frame in enumerate(frames)):
         raise ValueError("frames.csv does not have one line for every frame")
     return frames
 
 
-def read_objects(path: Path) -> ObjectsByFrame:
+def read_objects(path: Path, *, growing: bool = False) -> ObjectsByFrame:
     """Read objects.csv; raises ValueError, KeyError, TypeError or csv.Error where it is damaged."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return _object_rows(csv.DictReader(file))
+    return _object_rows(csv.DictReader(_lines(path, growing)))
+
+
+def _lines(path: Path, growing: bool) -> io.StringIO:
+    text = path.read_bytes().decode("utf-8")
+    return io.StringIO(text[: text.rfind("\n") + 1] if growing else text, newline="")
 
 
 def check_objects(objects: ObjectsByFrame, frames: int, kind: str) -> None:

@@ -1,0 +1,137 @@
+"""The assisted tool: a box, or a few strokes inside and outside, become the mask of an object.
+
+`segment` is the one place that decides how: from pixels and hints to a mask. It is GrabCut, which separates the colours
+that are marked as inside from those that are marked as outside.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, UInt8
+from PIL import Image, ImageDraw
+
+from timecycle.errors import LabelError
+from timecycle.extras import import_extra
+
+Box = tuple[int, int, int, int]  # x0, y0, x1, y1 in pixels; x1 and y1 are not included
+Mask = Bool[np.ndarray, "height width"]
+
+_AROUND = 0.5  # margin in which colours are modelled, as a share of the box's sides
+_MIDDLE = 0.3  # certain object without strokes: up to this distance from the middle, as a share of half the sides
+_ITERATIONS = 3
+_MAX_PIXELS = 50_000  # larger regions are shrunk, so that an answer takes less than half a second
+
+
+@dataclass(frozen=True)
+class Stroke:
+    """A line that a person drew: its points (x, y), and how wide it is."""
+
+    points: Sequence[tuple[float, float]]
+    width_px: float
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What a person marked: a box around the object, or strokes inside and outside of it."""
+
+    box: Box | None
+    inside: Sequence[Stroke]
+    outside: Sequence[Stroke]
+
+    def region(self, height_px: int, width_px: int) -> Box:
+        """Return the part of the frame that decides: the box, or what the strokes inside span, and a margin."""
+        if self.box is not None:
+            x0, y0, x1, y1 = self.box
+        elif self.inside:
+            points = np.array([point for stroke in self.inside for point in stroke.points])
+            (x0, y0), (x1, y1) = points.min(axis=0), points.max(axis=0)
+        else:
+            raise LabelError("nothing is marked as inside", remedy="draw a box, or a stroke inside the object")
+        # Strokes lie inside the object, which is larger than they are.
+        share = _AROUND if self.box is not None else 2 * _AROUND
+        least = 8 if self.box is not None else 40
+        margin_x, margin_y = (max(least, share * (high - low)) for low, high in ((x0, x1), (y0, y1)))
+        region = (
+            max(0, int(x0 - margin_x)),
+            max(0, int(y0 - margin_y)),
+            min(width_px, int(x1 + margin_x) + 1),
+            min(height_px, int(y1 + margin_y) + 1),
+        )
+        if region[0] >= region[2] or region[1] >= region[3]:
+            raise LabelError("the marks lie outside of the frame", remedy="draw them on the picture")
+        return region
+
+
+def segment(pixels: UInt8[np.ndarray, "height width 3"], hints: Hints, origin: tuple[int, int]) -> Mask:
+    """Segment the object that the hints mark; `pixels` are the region whose left top corner is at `origin`."""
+    cv2 = import_extra("cv2", extra="ui")
+    height, width, _ = pixels.shape
+    scale = min((_MAX_PIXELS / (height * width)) ** 0.5, 1.0)
+    size = max(round(width * scale), 1), max(round(height * scale), 1)
+    small = np.array(Image.fromarray(pixels).resize(size, Image.Resampling.BOX))
+    trimap = _trimap(hints, origin, scale, (size[1], size[0]))
+    certain = np.isin(trimap, (_INSIDE, _PROBABLY_INSIDE))
+    if certain.any() and not certain.all():
+        cv2.setRNGSeed(0)  # GrabCut initialises its colour mixtures at random
+        cv2.grabCut(small, trimap, None, np.zeros((1, 65)), np.zeros((1, 65)), _ITERATIONS, cv2.GC_INIT_WITH_MASK)
+    shape = _connected(cv2, np.isin(trimap, (_INSIDE, _PROBABLY_INSIDE)), _seeds(hints, origin, scale, trimap.shape))
+    large = Image.fromarray(shape.astype(np.uint8) * np.uint8(255)).resize((width, height), Image.Resampling.BILINEAR)
+    return np.asarray(np.array(large) >= 128)
+
+
+_OUTSIDE, _INSIDE, _PROBABLY_OUTSIDE, _PROBABLY_INSIDE = 0, 1, 2, 3  # as OpenCV numbers them
+
+
+def _trimap(hints: Hints, origin: tuple[int, int], scale: float, shape: tuple[int, ...]) -> np.ndarray:
+    """Mark what is certain and what is likely, on the shrunken region."""
+    trimap = np.full(shape, _PROBABLY_OUTSIDE, np.uint8)
+    if hints.box is not None:
+        x0, y0, x1, y1 = ((value - at) * scale for value, at in zip(hints.box, (*origin, *origin), strict=True))
+        y, x = np.mgrid[: shape[0], : shape[1]] + 0.5
+        distance = np.hypot((x - (x0 + x1) / 2) / max((x1 - x0) / 2, 1), (y - (y0 + y1) / 2) / max((y1 - y0) / 2, 1))
+        trimap[distance <= 1] = _PROBABLY_INSIDE
+        if not hints.inside:
+            trimap[distance <= _MIDDLE] = _INSIDE
+        trimap[(x < x0) | (x > x1) | (y < y0) | (y > y1)] = _OUTSIDE
+    elif not hints.outside:  # the border of the region stands for what is around the object
+        trimap[:2], trimap[-2:], trimap[:, :2], trimap[:, -2:] = (_OUTSIDE,) * 4
+    if hints.box is None:
+        near = _drawn(hints.inside, origin, scale, shape, wider=3.0)
+        trimap[near & (trimap != _OUTSIDE)] = _PROBABLY_INSIDE
+    trimap[_drawn(hints.inside, origin, scale, shape)] = _INSIDE
+    trimap[_drawn(hints.outside, origin, scale, shape)] = _OUTSIDE
+    return trimap
+
+
+def _seeds(hints: Hints, origin: tuple[int, int], scale: float, shape: tuple[int, ...]) -> Mask:
+    return _drawn(hints.inside, origin, scale, shape)
+
+
+def _drawn(
+    strokes: Sequence[Stroke], origin: tuple[int, int], scale: float, shape: tuple[int, ...], *, wider: float = 1.0
+) -> Mask:
+    canvas = Image.new("1", (shape[1], shape[0]))
+    pen = ImageDraw.Draw(canvas)
+    for stroke in strokes:
+        points = [((x - origin[0] + 0.5) * scale, (y - origin[1] + 0.5) * scale) for x, y in stroke.points]
+        radius = max(wider * stroke.width_px * scale / 2, 0.5)
+        if len(points) > 1:
+            pen.line(points, fill=1, width=max(1, round(2 * radius)))
+        for x, y in points:
+            pen.ellipse((x - radius, y - radius, x + radius, y + radius), fill=1)
+    return np.array(canvas)
+
+
+def _connected(cv2: object, shape: Mask, seeds: Mask) -> Mask:
+    """Keep the pieces that a stroke inside touches; without strokes, those of a tenth of the largest piece or more."""
+    count, pieces, statistics, _ = cv2.connectedComponentsWithStats(shape.astype(np.uint8))  # type: ignore[attr-defined]
+    if count <= 2:
+        return shape
+    areas = statistics[:, 4].copy()
+    areas[0] = 0
+    kept = areas >= areas.max() / 10
+    if seeds.any():
+        kept |= np.isin(np.arange(count), np.unique(pieces[seeds & shape]))
+    kept[0] = False
+    return np.asarray(kept[pieces])

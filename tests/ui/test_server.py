@@ -1,0 +1,226 @@
+"""The server of the page, by HTTP: edits, jobs, runs that were started elsewhere, exports, and its end."""
+
+import io
+import json
+import signal
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import timecycle as tc
+from clips import small_world, write_clip, write_mask
+from served import Served, png, served
+from timecycle.labels import Masks
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+
+WORLD = small_world(frames=10)
+HEIGHT, WIDTH = WORLD.config.height_px, WORLD.config.width_px
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory) -> Path:
+    return write_clip(tmp_path_factory.mktemp("clip") / "clip.mp4", WORLD)
+
+
+@pytest.fixture(scope="module")
+def run(clip, tmp_path_factory) -> Path:
+    """A run of the command line's verb, with names."""
+    folder = tmp_path_factory.mktemp("run")
+    first = write_mask(folder / "first.png", WORLD)
+    names = {1: "disc", 2: "box"}
+    return tc.propagate_to_folder(clip, first, folder / "out", encoder="rgb", config="fast", names=names).folder
+
+
+@pytest.fixture(scope="module")
+def server(clip, tmp_path_factory) -> Served:
+    folder = tmp_path_factory.mktemp("served")
+    with served(clip, "-o", folder / "out", cwd=folder) as server:
+        server.project()
+        yield server
+
+
+@pytest.fixture(scope="module")
+def of_run(run) -> Served:
+    """A server of the finished run."""
+    with served(run, cwd=run.parent) as server:
+        server.project()
+        yield server
+
+
+def blob(identity: int = 1) -> np.ndarray:
+    ids = np.zeros((HEIGHT, WIDTH), np.uint16)
+    ids[10:30, 20:50] = identity
+    return ids
+
+
+@pytest.mark.parametrize("identity", [1, 255, 256, 65535])
+def test_ids_come_back_exactly(server, identity):
+    answer = server.edit("PUT", f"/api/masks/2?objects={identity}", png(blob(identity)))
+    assert answer.status == 200
+    back = server.ask("GET", "/api/masks/2").body
+    (path := Path(server.project()["folder"]).with_name("back.png")).write_bytes(back)
+    assert np.array_equal(Masks.read(path).ids, blob(identity))
+    assert server.project()["frames"]["2"]["pixels"] == {str(identity): 600}
+
+
+def test_an_edit_of_an_older_revision_is_refused_and_changes_nothing(server):
+    before = server.project()
+    headers = {"x-revision": str(before["revision"] - 1)}
+    answer = server.ask("PUT", "/api/masks/4?objects=1", png(blob()), headers=headers)
+    assert answer.status == 409
+    assert "another tab" in answer.problem
+    assert server.project() == before
+
+
+def test_frames_are_those_of_the_exact_reader(server, clip):
+    from PIL import Image
+
+    key = server.project()["key"]
+    with tc.open_video(clip) as video:
+        for index in (7, 0, 9, 3):
+            picture = Image.open(io.BytesIO(server.ask("GET", f"/api/frames/{key}/{index}").body))
+            difference = np.abs(np.asarray(picture, np.int16) - video[index].image).mean()
+            others = [np.abs(np.asarray(picture, np.int16) - video[other].image).mean() for other in (1, 5)]
+            assert difference < 4 < min(others) or difference < min(others)
+
+
+def test_assisted_tool_finds_the_object_in_a_box_and_obeys_strokes(server):
+    ids = WORLD.mask(0)
+    rows, columns = (np.flatnonzero((ids == 2).any(axis=axis)) for axis in (1, 0))
+    box = [int(columns[0]) - 2, int(rows[0]) - 2, int(columns[-1]) + 2, int(rows[-1]) + 2]
+    hints = {"box": box, "inside": [], "outside": []}
+
+    def mask(hints: object) -> np.ndarray:
+        answer = server.ask("POST", "/api/assist/0", hints)
+        assert answer.status == 200
+        x0, y0, x1, y1 = map(int, answer.headers["x-region"].split(","))
+        (path := Path(server.project()["folder"]).with_name("mask.png")).write_bytes(answer.body)
+        whole = np.zeros(ids.shape, bool)
+        whole[y0:y1, x0:x1] = Masks.read(path).ids > 0
+        return whole
+
+    first = mask(hints)
+    overlap = (first & (ids == 2)).sum() / (first | (ids == 2)).sum()
+    assert overlap > 0.6
+    assert np.array_equal(first, mask(hints))  # the same every time
+    middle = [(box[0] + box[2]) / 2, (box[1] + box[3]) / 2]
+    outside = mask({**hints, "outside": [{"points": [middle], "width_px": 5}]})
+    assert not outside[int(middle[1]), int(middle[0])]
+
+
+def test_a_run_of_the_command_line_opens_with_its_objects_and_names(of_run):
+    assert of_run.project()["objects"][:2] == [{"id": 1, "name": "disc"}, {"id": 2, "name": "box"}]
+    state = of_run.ask("GET", "/api/run").json
+    assert (state["status"], state["frames"], len(state["source"])) == ("finished", 10, 10)
+    assert set(state["objects"]) >= {"1", "2"}
+
+
+def test_labels_and_exports_are_the_bytes_of_the_run(of_run, run):
+    for index in (0, 9):
+        assert of_run.ask("GET", f"/api/labels/{index}").body == (run / "labels" / f"{index:05d}.png").read_bytes()
+    formats = {one["name"] for one in of_run.ask("GET", "/api/run").json["formats"]}
+    assert formats == {"labels", "overlay", "tables", "everything"}
+    for name in formats:
+        job = of_run.job("export", format=name)
+        assert job["status"] == "done", job
+        content = of_run.ask("GET", f"/api/exports/{job['result']['file']}").body
+        if name == "overlay":
+            assert content == (run / "overlay.mp4").read_bytes()
+            continue
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            for entry in archive.namelist():
+                inside = {"labels": f"labels/{entry}", "everything": entry.partition("/")[2]}.get(name, entry)
+                assert archive.read(entry) == (run / inside).read_bytes()
+    assert "format" in of_run.ask("POST", "/api/jobs/export", {"format": "x"}).problem
+
+
+def test_a_correction_concerns_the_objects_that_were_edited_and_can_be_undone(of_run, run):
+    before = {path.name: path.read_bytes() for path in (run / "labels").iterdir()}
+    ids = Masks.read(run / "labels" / "00005.png").ids.copy()
+    ids[ids == 1] = 0
+    ids[5:20, 60:80] = 1
+    assert of_run.edit("PUT", "/api/masks/5?objects=1", png(ids)).status == 200
+    assert of_run.project()["pending"] == [5]
+    job = of_run.job("correct")
+    assert job["status"] == "done", job
+    record = json.loads((run / "run.json").read_text())
+    assert record["labels"]["objects_by_frame"]["5"] == ["1"]
+    assert of_run.project()["pending"] == []
+    # Before the correction, as it was kept.
+    assert of_run.ask("GET", "/api/labels/5?before=1").body == before["00005.png"]
+    assert of_run.job("undo")["status"] == "done"
+    assert {path.name: path.read_bytes() for path in (run / "labels").iterdir()} == before
+    assert of_run.project()["frames"] == {}
+
+
+def test_an_object_that_is_erased_is_absent(of_run, run):
+    ids = Masks.read(run / "labels" / "00006.png").ids.copy()
+    ids[ids == 1] = 0
+    assert of_run.edit("PUT", "/api/masks/6?objects=1", png(ids)).status == 200
+    assert of_run.job("correct")["status"] == "done"
+    assert not (Masks.read(run / "labels" / "00006.png").ids == 1).any()
+    assert json.loads((run / "run.json").read_text())["labels"]["objects_by_frame"]["6"] is None
+    assert of_run.job("undo")["status"] == "done"
+
+
+def test_an_audit_is_kept_until_the_labels_change(of_run):
+    assert of_run.ask("GET", "/api/run").json["audit"] is None
+    assert of_run.job("audit")["status"] == "done"
+    assert of_run.ask("GET", "/api/run").json["audit"] is not None
+
+
+def test_parts_are_propagated_with_their_ids(clip, tmp_path):
+    with served(clip, "-o", tmp_path / "out", cwd=tmp_path) as server:
+        assert server.edit("PUT", "/api/settings/kind", {"value": "parts"}).status == 200
+        assert server.project()["objects"] == [{"id": 1001, "name": ""}]
+        assert server.edit("PUT", "/api/masks/0?objects=1001", png(blob(1001))).status == 200
+        job = server.job("propagate", preset="fast")
+        assert job["status"] == "done", job
+        assert server.ask("GET", "/api/run").json["kind"] == "parts"
+        assert set(np.unique(Masks.read(tmp_path / "out" / "labels" / "00009.png").ids)) <= {0, 1001}
+
+
+def test_a_job_that_fails_says_why_and_what_to_do(server):
+    revision = server.project()["revision"]
+    while server.project()["frames"]:
+        index = next(iter(server.project()["frames"]))
+        server.edit("DELETE", f"/api/annotations/{index}", {})
+    assert server.project()["revision"] > revision
+    job = server.job("propagate", preset="fast")
+    assert job["status"] == "failed"
+    assert "no frame is annotated" in job["error"]["problem"]
+    assert server.ask("POST", "/api/jobs/correct", {}).status == 400
+    assert server.ask("POST", "/api/jobs/dance", {}).status == 404
+
+
+def test_one_folder_has_one_server(server, clip):
+    folder = server.project()["folder"]
+    with served(clip, "-o", folder, cwd=Path(folder).parent) as second:
+        assert second.project() is None
+        assert "in use" in second.state()["problem"]["problem"]
+
+
+def test_ctrl_c_ends_the_server_and_prints_one_object(clip, tmp_path):
+    words = [sys.executable, "-m", "timecycle", "ui", str(clip), "--no-browser", "--json"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = subprocess.Popen(words, cwd=tmp_path, start_new_session=True, **pipes)
+    assert process.stderr.readline().startswith("open http")
+    process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    result = json.loads(out)
+    assert process.returncode == 0
+    assert result.keys() == {"command", "url", "seconds", "exit_code"}
+
+
+def test_a_wildcard_address_is_refused(clip):
+    words = [sys.executable, "-m", "timecycle", "ui", str(clip), "--no-browser", "--host", "0.0.0.0"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "every address" in done.stderr
