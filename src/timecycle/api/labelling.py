@@ -1,6 +1,6 @@
 """Label one video: propagate its annotations, as a stream or into a folder, and match two of its frames."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar, overload
 
@@ -32,6 +32,7 @@ from timecycle.propagation.video import LabelledFrame, check_labels, count_steps
 from timecycle.propagation.video import propagate as stream
 from timecycle.render import Captioned, arrows, match_lines, save_picture, side_by_side
 from timecycle.runs import run as runs
+from timecycle.runs.measurements import MeasurementConfig, parse_scale
 from timecycle.runs.opened import Run
 from timecycle.runs.outputs import LabelFiles
 from timecycle.video import Frame, Video, open_video
@@ -126,6 +127,8 @@ def propagate_to_folder(
     confidence: ConfidenceConfig | None = _CONFIDENCE,
     names: Mapping[int, str] | None = None,
     label_files: LabelFiles = "palette",
+    scale: float | str | None = None,
+    pairs: Sequence[tuple[str, str]] = (),
     resume: bool = False,
     overwrite: bool = False,
     progress: ProgressLike = None,
@@ -136,6 +139,8 @@ def propagate_to_folder(
     folder: the output folder, new or empty.
     names: names of objects in tables and pictures, by object id.
     label_files: "palette", or "grey" to write masks as grey PNGs whose values are the ids.
+    scale: pixels per unit of length for measurements.csv: 4.2, or with the unit's name "4.2px/mm".
+    pairs: names of two keypoints each, whose distances are measured.
     resume: resume an interrupted run in the folder; the output is byte-identical.
     overwrite: replace a run in the folder.
     progress: True for a bar on standard error, or a function that is called with (done, total).
@@ -151,6 +156,9 @@ def propagate_to_folder(
             confidence=confidence,
             names=names_of(space_of(annotations).objects, {}, check_names(names or {})),
             label_files=label_files,
+            measurements=MeasurementConfig(
+                None if scale is None else parse_scale(str(scale)), tuple((first, second) for first, second in pairs)
+            ),
             origin=_origin(video, encoder),
         )
         done = runs.run(spec, Path(folder), resume=resume, overwrite=overwrite, progress=bar("propagating"))

@@ -29,6 +29,7 @@ _GROUPS = {
     "video": ("fps", "allow_damaged"),
     "method": ("encoder", "encoders", "preset", "presets", "set", "device", "precision"),
     "confidence": ("min_confidence", "no_confidence"),
+    "measurements": ("scale", "pairs"),
 }
 _METAVARS = {Path: "PATH", int: "N", float: "NUMBER", str: "TEXT"}
 # What tyro says about wrong arguments, and what is printed.

@@ -18,6 +18,7 @@ from timecycle.labels.box import Box, Region, masks_of_boxes, object_in_box, who
 from timecycle.labels.file import note
 from timecycle.labels.names import names_beside, names_of, parse_names
 from timecycle.propagation.video import check_labels, space_of
+from timecycle.runs.measurements import MeasurementConfig, parse_pairs, parse_scale
 from timecycle.runs.opened import Run
 from timecycle.runs.run import Origin, RunSpec, refuse_inside, run
 from timecycle.video import Video, open_video
@@ -64,6 +65,13 @@ class Propagate(RunOptions):
     exhaustive: Annotated[
         bool, arg(help="annotated frames show every object: one that is not annotated there is absent")
     ] = False
+    scale: Annotated[
+        str | None, arg(metavar="PX[/UNIT]", help="pixels per unit of length, as 4.2px/mm, for measurements.csv")
+    ] = None
+    pairs: Annotated[
+        tuple[str, ...],
+        arg(metavar="NAME:NAME ...", help="points whose distances are measured, as nose:tail; for keypoints"),
+    ] = ()
     fps: Fps = None
     resume: Annotated[bool, arg(help="resume an interrupted run")] = False
     overwrite: Overwrite = False
@@ -71,6 +79,9 @@ class Propagate(RunOptions):
     def __call__(self) -> Result:
         refuse_swapped("propagate", self.video, self.labels, *(() if self.out is None else ("-o", self.out)))
         config, confidence = self.config(), self.confidence()
+        measurements = MeasurementConfig(
+            None if self.scale is None else parse_scale(self.scale), parse_pairs(self.pairs)
+        )
         with open_video(self.video, fps=self.fps, allow_damaged=self.allow_damaged) as video:
             labels = check_labels(video, self._read_labels(video))  # before anything is loaded or written
             log_video(video, config)
@@ -90,6 +101,7 @@ class Propagate(RunOptions):
                 confidence=confidence,
                 names=self._names(labels),
                 label_files=self.label_files,
+                measurements=measurements,
                 origin=origin,
             )
             with progress("propagating") as show:
@@ -108,6 +120,7 @@ class Propagate(RunOptions):
             "frames_to_review": review,
             "contact_sheet": contact,
             "overlay_video": overlay,
+            "measurements": table if (table := done.folder / "measurements.csv").is_file() else None,
         }
 
     @property
