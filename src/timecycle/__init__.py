@@ -12,6 +12,7 @@ from timecycle.errors import TimecycleError
 from timecycle.version import __version__
 
 if TYPE_CHECKING:
+    from timecycle.api.conversion import Conversion, convert
     from timecycle.api.evaluation import compare, evaluate
     from timecycle.api.labelling import correspond, propagate, propagate_to_folder
     from timecycle.api.learning import pack, train
@@ -51,6 +52,7 @@ __all__ = [
     "Comparison",
     "Confidence",
     "ConfidenceConfig",
+    "Conversion",
     "Coordinates",
     "CorrectedInterval",
     "Correspondence",
@@ -82,6 +84,7 @@ __all__ = [
     "bulk",
     "check",
     "compare",
+    "convert",
     "correct",
     "correspond",
     "evaluate",
@@ -109,6 +112,7 @@ _MODULES = {
     "Comparison": "evaluation.reporting.compare",
     "Confidence": "confidence.fusion",
     "ConfidenceConfig": "confidence.fusion",
+    "Conversion": "api.conversion",
     "Coordinates": "labels",
     "CorrectedInterval": "review.corrections",
     "Correspondence": "propagation.flow",
@@ -138,6 +142,7 @@ _MODULES = {
     "bulk": "api.many",
     "check": "api.review",
     "compare": "api.evaluation",
+    "convert": "api.conversion",
     "correct": "api.review",
     "correspond": "api.labelling",
     "evaluate": "api.evaluation",

@@ -42,7 +42,7 @@ def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def atomic_text(path: str | Path) -> Iterator[IO[str]]:
+def atomic_text(path: str | Path) -> Iterator[io.TextIOWrapper]:
     """Open a temporary text file, UTF-8 without translated newlines, that replaces `path` when the block ends."""
     with atomic_write(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")

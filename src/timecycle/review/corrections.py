@@ -30,6 +30,7 @@ from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.video import LabelledFrame, fit_labels, space_of
 from timecycle.propagation.workfolder import WorkFolder
 from timecycle.review.intervals import Interval, intervals_of, propagate_interval
+from timecycle.runs.exporting import write_exports
 from timecycle.runs.folder import OutputFolder
 from timecycle.runs.history import commit, recover, undo_last
 from timecycle.runs.measurements import (
@@ -98,7 +99,9 @@ def correct(
                 object_id=object_id,
                 colours=recorded_colours(record),
             )
-            return job.correct(annotations, progress)
+            done = job.correct(annotations, progress)
+            write_exports(run, record)
+            return done
 
 
 def undo(folder: Path) -> list[int]:
@@ -108,7 +111,9 @@ def undo(folder: Path) -> list[int]:
     """
     run = OutputFolder(folder)
     with run.lock_finished():
-        return undo_last(run)
+        frames = undo_last(run)
+        write_exports(run, run.finished_record())
+        return frames
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,7 +38,7 @@ FILES = (
     *("measurements.csv", "measurements.png"),
 )
 REVIEW_FILES = ("report.html", "review.json", "review.png")  # written by `check`
-_FOLDERS = ("labels", "confidence", "history", "review", ".work", ".correction", ".passes")
+_FOLDERS = ("labels", "confidence", "exports", "history", "review", ".work", ".correction", ".passes")
 
 
 class OutputFolder:
@@ -59,6 +59,7 @@ class OutputFolder:
         self.contact_sheet = path / "contact.png"
         self.labels = path / "labels"
         self.confidence = path / "confidence"
+        self.exports = path / "exports"  # the labels in other formats
         self.history = path / "history"
         self.review = path / "review"
         self.work = path / ".work"  # of an unfinished run

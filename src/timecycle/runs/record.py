@@ -19,6 +19,7 @@ import numpy as np
 from timecycle.confidence.fusion import ConfidenceConfig
 from timecycle.device import Device
 from timecycle.errors import OutputError, SettingsError, first_line
+from timecycle.formats.registry import FORMATS
 from timecycle.labels import KINDS, Labels
 from timecycle.labels.space import Objects
 from timecycle.model.registry import PrecisionChoice
@@ -195,6 +196,9 @@ def _is_colours(value: Any) -> bool:
 
 def _is_outputs(value: Any) -> bool:
     if not _object(label_files=LabelFiles)(value):
+        return False
+    formats = value.get("formats", [])
+    if not isinstance(formats, list) or not all(name in FORMATS for name in formats):
         return False
     try:
         MeasurementConfig.of_record(value)

@@ -40,6 +40,7 @@ from timecycle.propagation.video import (
     space_of,
 )
 from timecycle.propagation.workfolder import WorkFolder
+from timecycle.runs.exporting import check_exports, write_exports
 from timecycle.runs.folder import OutputFolder
 from timecycle.runs.measurements import (
     MeasurementConfig,
@@ -87,6 +88,7 @@ class RunSpec:
     names: Mapping[str, str] = field(default_factory=dict)  # of objects, by their ids in objects.csv
     label_files: LabelFiles = "palette"
     measurements: MeasurementConfig = field(default_factory=MeasurementConfig)
+    formats: tuple[str, ...] = ()  # other formats in which to write the labels as well
     origin: Origin | None = None  # lets `correct` find the video again; changes no output
     keep_passes: bool = True  # keep the pass cache, which makes corrections cheaper; changes no output
 
@@ -123,7 +125,11 @@ class RunSpec:
             "config": dataclasses.asdict(self.config),
             "confidence": dataclasses.asdict(self.confidence) if self.confidence else {},
             "names": dict(sorted(self.names.items())),
-            "outputs": {"label_files": self.label_files, **self.measurements.recorded()},
+            "outputs": {
+                "label_files": self.label_files,
+                **self.measurements.recorded(),
+                **({"formats": list(self.formats)} if self.formats else {}),
+            },
             "matching": {"rounding": find_kernel().rounding},
         }
 
@@ -153,17 +159,22 @@ def run(
     check_min_confidence(spec.labels, spec.confidence)
     if spec.label_files == "grey" and not spec.kind.numbered:
         raise LabelError(f"grey label files were asked for {spec.kind.kind}", remedy="leave out --label-files")
+    check_exports(spec.formats, spec.kind)
     spec.measurements.check(spec.kind, space_of(spec.labels).objects)
     refuse_inside(folder, [Path(spec.video.name)])
     started = time.monotonic()
     output = OutputFolder(make_folder(folder))
     with lock(folder):
         if resume and (finished := _finished(output, spec)) is not None:
+            if spec.formats and not output.exports.is_dir():  # interrupted at its very end
+                write_exports(output, output.finished_record())
             return finished
         record = _open_record(output, spec, resume=resume, overwrite=overwrite)
         _write_frames(spec, output, progress)
         seconds = time.monotonic() - started
-        output.write_record(record | {"status": "finished", "seconds": round(seconds, 3)})
+        record |= {"status": "finished", "seconds": round(seconds, 3)}
+        output.write_record(record)
+        write_exports(output, record)
         shutil.rmtree(output.work, ignore_errors=True)
     return RunResult(folder, len(spec.video), seconds)
 
