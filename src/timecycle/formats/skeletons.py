@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timecycle.labels import Keypoints, Labels
+from timecycle.formats.video_labels import LabelsByFrame
+from timecycle.labels import Keypoints
 
 _SEPARATOR = "/"
 
@@ -27,7 +28,7 @@ class Skeletons:
         return cls(("",), tuple(names))
 
     @classmethod
-    def of(cls, labels: Mapping[int, Labels]) -> "Skeletons":
+    def of(cls, labels: LabelsByFrame) -> "Skeletons":
         """Return the individuals and parts of all frames, in the order in which they appear."""
         names: dict[str, None] = {}
         for one in labels.values():

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import UInt16
@@ -15,6 +15,11 @@ from timecycle.labels.masks import IdLabels
 from timecycle.labels.names import check_names
 from timecycle.labels.reading import index_of
 from timecycle.video import Video
+
+if TYPE_CHECKING:
+    LabelsByFrame = Mapping[int, Labels]
+else:  # checks of types at run time, as in the tests, would read a frame to look at it
+    LabelsByFrame = Mapping
 
 _RATE_TOLERANCE = 0.01  # 29.97 and 30 frames per second are often confused, and differ by 0.1 %
 MAX_FRAMES = 10_000_000  # of a file: over 90 hours at 30 frames per second
@@ -56,7 +61,7 @@ class VideoLabels:
     """
 
     kind: type[Labels]
-    labels: Mapping[int, Labels]
+    labels: LabelsByFrame
     video: VideoFacts = field(default_factory=VideoFacts)
     names: Mapping[str, str] = field(default_factory=dict)  # of objects that only have numbers
     known: Mapping[int, Mapping[str, Known]] = field(default_factory=dict)
