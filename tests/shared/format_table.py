@@ -16,14 +16,14 @@ from timecycle.formats.registry import FORMATS, read_file, write_file
 from timecycle.formats.video_labels import VideoFacts, VideoLabels
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
-MODULES = {"coco": "pycocotools", "tiff": "tifffile", "deeplabcut": "tables", "sleap": "sleap_io"}
+MODULES = {"coco": "pycocotools", "tiff": "tifffile", "sleap": "sleap_io"}
 _COLUMNS = ("labels", "empty frames", "names", "confidence", "states", "size", "frames", "rate")
 _START, _END = "<!-- table: start -->\n", "<!-- table: end -->\n"
 
 
 def missing_extra(one: Format) -> str | None:
     """Return the module that a format needs here and that is not installed."""
-    module = MODULES.get(one.extra or "")
+    module = MODULES.get(one.extra or "") if one.name != "deeplabcut" else None  # its CSV needs none
     return module if module and find_spec(module) is None else None
 
 
