@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from timecycle.data.packing.pack import Pack, PackConfig
     from timecycle.evaluation.reporting.compare import Comparison
     from timecycle.evaluation.reporting.report import Report
+    from timecycle.formats.supervision_detections import from_detections, to_detections
     from timecycle.grid import Grid, grid_over
     from timecycle.labels import Coordinates, Keypoints, Labels, Masks, Parts, Texture
     from timecycle.model.encoder import Encoder, FeatureMap
@@ -88,6 +89,7 @@ __all__ = [
     "correct",
     "correspond",
     "evaluate",
+    "from_detections",
     "from_pretrained",
     "grid_over",
     "label_batch",
@@ -98,6 +100,7 @@ __all__ = [
     "propagate_config",
     "propagate_to_folder",
     "save_pretrained",
+    "to_detections",
     "train",
     "train_config",
     "tune",
@@ -146,6 +149,7 @@ _MODULES = {
     "correct": "api.review",
     "correspond": "api.labelling",
     "evaluate": "api.evaluation",
+    "from_detections": "formats.supervision_detections",
     "from_pretrained": "model.hub",
     "grid_over": "grid",
     "label_batch": "api.many",
@@ -156,6 +160,7 @@ _MODULES = {
     "propagate_config": "config",
     "propagate_to_folder": "api.labelling",
     "save_pretrained": "model.hub",
+    "to_detections": "formats.supervision_detections",
     "train": "api.learning",
     "train_config": "config",
     "tune": "api.review",

@@ -46,7 +46,7 @@ def test_sleap_io_reads_the_same_points_and_scores(tmp_path):
     write_file(keypoints(), tmp_path / "labels.slp")
     theirs = sleap_io.load_slp(str(tmp_path / "labels.slp"), open_videos=False)
     assert theirs.skeleton.node_names == ["nez", "хвост", "left ear"]
-    assert theirs.videos[0].shape == (7, *SIZE, 3)
+    assert list(theirs.videos[0].shape) == [7, *SIZE, 3]
     for frame in theirs:
         drawn = points(frame.frame_idx)
         (instance,) = frame.instances

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from timecycle.errors import OutputError
 from timecycle.files import make_folder
+from timecycle.formats import matte
 from timecycle.formats.registry import find_format, format_for, read_file, recognise, write_file
 from timecycle.formats.video_labels import VideoFacts, VideoLabels, facts_of
 from timecycle.inputs import VideoLike, opened
 from timecycle.runs.exporting import labels_of_run
 from timecycle.runs.folder import RECORD, OutputFolder
+from timecycle.runs.opened import Run
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Conversion:
 
 
 def convert(
-    source: str | Path,
+    source: str | Path | Run,
     target: str | Path,
     *,
     source_format: str | None = None,
@@ -36,15 +38,17 @@ def convert(
 ) -> Conversion:
     """Convert labels from one format to another.
 
-    source: a file or folder of labels in any format, or the output folder of a run.
+    source: a file or folder of labels in any format, or a run or its output folder.
     target: the file or folder to write; its suffix says the format unless `target_format` does.
     source_format, target_format: names of formats, as "coco", "cvat" or "yolo".
     video: the video of the labels: they must fit it, and formats that need its size, rate or frames take them from it.
     overwrite: replace an existing target.
     """
-    source, target = Path(source), Path(target)
+    source, target = source.folder if isinstance(source, Run) else Path(source), Path(target)
     with ExitStack() as stack:
         facts = None if video is None else facts_of(stack.enter_context(opened(video)))
+        if facts is None and target.suffix.lower() in matte.FORMAT.suffixes and (source / RECORD).is_file():
+            facts = facts_of(stack.enter_context(OutputFolder(source).open_video()))  # a matte shows the video
         labels, read_as = _read(source, facts, source_format)
         chosen = format_for(target, labels.kind.kind) if target_format is None else find_format(target_format)
         _check_target(source, target, overwrite=overwrite)

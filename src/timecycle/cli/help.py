@@ -24,7 +24,7 @@ _MAX_COLUMNS = 100
 _HELP_COLUMN = 26
 _HELP = ("-h", "--help")
 _GROUPS = {
-    "output": ("out", "label_files", "format", "resume", "overwrite"),
+    "output": ("out", "label_files", "format", "matte", "resume", "overwrite"),
     "annotations": ("box", "box_as_is", "texture", "coordinates", "kind", "names", "exhaustive", "object"),
     "video": ("fps", "allow_damaged"),
     "method": ("encoder", "encoders", "preset", "presets", "set", "device", "precision"),

@@ -11,17 +11,18 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from timecycle.cli.console import Result, progress, say
 from timecycle.cli.options import Fps, Kind, Overwrite, RunOptions, VideoArgument, log_video, refuse_swapped
-from timecycle.errors import LabelError, SettingsError
+from timecycle.errors import LabelError, OutputError, SettingsError
 from timecycle.extras import import_extra
+from timecycle.formats import matte
 from timecycle.formats.reading import read_any
-from timecycle.formats.registry import FORMATS, find_format
+from timecycle.formats.registry import FORMATS, find_format, write_file
 from timecycle.formats.video_labels import facts_of
 from timecycle.labels import Coordinates, Labels, Masks, Texture, path_of, striped
 from timecycle.labels.box import Box, Region, masks_of_boxes, object_in_box, whole_box
 from timecycle.labels.file import note
 from timecycle.labels.names import names_of, parse_names
 from timecycle.propagation.video import check_labels, space_of
-from timecycle.runs.exporting import export_path
+from timecycle.runs.exporting import export_path, labels_of_run
 from timecycle.runs.folder import OutputFolder
 from timecycle.runs.measurements import MeasurementConfig, parse_pairs, parse_scale
 from timecycle.runs.opened import Run
@@ -77,6 +78,9 @@ class Propagate(RunOptions):
         tuple[str, ...],
         arg(metavar="NAME ...", help=f"also write the labels to OUT/exports as {', '.join(_WRITABLE)}"),
     ] = ()
+    matte: Annotated[
+        Path | None, arg(metavar="FILE.mov", help="also write the video with alpha from the masks, as ProRes 4444")
+    ] = None
     scale: Annotated[
         str | None, arg(metavar="PX[/UNIT]", help="pixels per unit of length, as 4.2px/mm, for measurements.csv")
     ] = None
@@ -94,6 +98,7 @@ class Propagate(RunOptions):
         measurements = MeasurementConfig(
             None if self.scale is None else parse_scale(self.scale), parse_pairs(self.pairs)
         )
+        self._check_matte()
         with open_video(self.video, fps=self.fps, allow_damaged=self.allow_damaged) as video:
             given, names = self._read_labels(video)
             labels = check_labels(video, given)  # before anything is loaded or written
@@ -120,6 +125,9 @@ class Propagate(RunOptions):
             )
             with progress("propagating") as show:
                 done = run(spec, self._folder, resume=self.resume, overwrite=self.overwrite, progress=show)
+            if self.matte is not None:
+                written = labels_of_run(OutputFolder(done.folder)).on_video(facts_of(video))
+                write_file(written, self.matte, name=matte.FORMAT.name)
         contact, overlay = done.folder / "contact.png", done.folder / "overlay.mp4"
         review = [frame.number for frame in Run(done.folder).frames if frame.needs_review]
         what = f"this run is finished: {done.frames} frames"
@@ -134,9 +142,19 @@ class Propagate(RunOptions):
             "frames_to_review": review,
             "contact_sheet": contact,
             "overlay_video": overlay,
+            "matte": self.matte,
             "exports": [export_path(OutputFolder(done.folder), find_format(name)) for name in self.format],
             "measurements": table if (table := done.folder / "measurements.csv").is_file() else None,
         }
+
+    def _check_matte(self) -> None:
+        """Refuse a file for the matte that is there already, or that is no .mov, before any work is done."""
+        if self.matte is None:
+            return
+        if self.matte.suffix.lower() not in matte.FORMAT.suffixes:
+            raise SettingsError(f"{self.matte} is no .mov file", remedy="write --matte matte.mov")
+        if self.matte.exists() and not (self.overwrite or self.resume):
+            raise OutputError(f"{self.matte} already exists", remedy="choose another name, or pass --overwrite")
 
     @property
     def _folder(self) -> Path:

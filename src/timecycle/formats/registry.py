@@ -3,7 +3,19 @@
 from pathlib import Path
 
 from timecycle.errors import LabelError, SettingsError
-from timecycle.formats import coco, cvat, deeplabcut, indexed_png, points_csv, sleap, tiff_stack, yolo, youtube_vis
+from timecycle.formats import (
+    coco,
+    cvat,
+    deeplabcut,
+    indexed_png,
+    matte,
+    points_csv,
+    sleap,
+    tap_vid,
+    tiff_stack,
+    yolo,
+    youtube_vis,
+)
 from timecycle.formats.format import Format
 from timecycle.formats.video_labels import VideoFacts, VideoLabels
 from timecycle.labels.file import check_label_file
@@ -11,7 +23,19 @@ from timecycle.labels.file import check_label_file
 # In the order in which they are tried on a file.
 FORMATS: dict[str, Format] = {
     module.FORMAT.name: module.FORMAT
-    for module in (indexed_png, points_csv, coco, youtube_vis, cvat, yolo, deeplabcut, tiff_stack, sleap)
+    for module in (
+        indexed_png,
+        points_csv,
+        coco,
+        youtube_vis,
+        cvat,
+        yolo,
+        deeplabcut,
+        tiff_stack,
+        sleap,
+        tap_vid,
+        matte,
+    )
 }
 NATIVE = ("png", "csv")  # read by `read_labels` as well, which also takes single files
 

@@ -43,6 +43,7 @@ class VideoFacts:
     fps: float | None = None
     fps_is_assumed: bool = False  # for images, which have no times
     numbers: Sequence[int] | None = None  # of the frames, as their image files are called; None: their indices
+    source: Video | None = field(default=None, repr=False, compare=False)  # the video itself, if it is open
 
     def number(self, index: int) -> int:
         """Return what the video calls a frame."""
@@ -110,6 +111,7 @@ def facts_of(video: Video) -> VideoFacts:
         fps=video.assumed_fps or mean_fps,
         fps_is_assumed=video.assumed_fps is not None,
         numbers=video.numbers,
+        source=video,
     )
 
 

@@ -100,7 +100,7 @@ def correct(
                 colours=recorded_colours(record),
             )
             done = job.correct(annotations, progress)
-            write_exports(run, record)
+            write_exports(run, record, source)
             return done
 
 

@@ -2,18 +2,21 @@
 
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from timecycle.errors import SettingsError, TimecycleError
 from timecycle.extras import import_extra
 from timecycle.files import make_folder
+from timecycle.formats import matte
 from timecycle.formats.format import Format
 from timecycle.formats.registry import find_format, write_file
-from timecycle.formats.video_labels import Known, LazyLabels, VideoFacts, VideoLabels
+from timecycle.formats.video_labels import Known, LazyLabels, VideoFacts, VideoLabels, facts_of
 from timecycle.labels import KINDS, Labels
 from timecycle.labels.file import note
 from timecycle.runs.folder import OutputFolder
+from timecycle.video import Video
 
 
 def labels_of_run(folder: OutputFolder) -> VideoLabels:
@@ -53,13 +56,21 @@ def check_exports(names: Sequence[str], kind: type[Labels]) -> None:
             import_extra(one.module, extra=one.extra)
 
 
-def write_exports(folder: OutputFolder, record: Mapping[str, Any]) -> None:
-    """Write the labels of a run in the formats that were asked for, in place of those of before a correction."""
+def write_exports(folder: OutputFolder, record: Mapping[str, Any], video: Video | None = None) -> None:
+    """Write the labels of a run in the formats that were asked for, in place of those of before a correction.
+
+    video: that of the run, if it is open; otherwise a format that shows it opens it.
+    """
     shutil.rmtree(folder.exports, ignore_errors=True)
     for name in exported_formats(record):
         path = export_path(folder, find_format(name))
         try:
-            write_file(labels_of_run(folder), path, name=name)
+            with ExitStack() as stack:
+                source = video
+                if source is None and name == matte.FORMAT.name:
+                    source = stack.enter_context(folder.open_video())
+                labels = labels_of_run(folder)
+                write_file(labels if source is None else labels.on_video(facts_of(source)), path, name=name)
         except TimecycleError as error:
             path.unlink(missing_ok=True) if path.is_file() else shutil.rmtree(path, ignore_errors=True)
             note(f"{path} could not be written: {error.problem}; {error.remedy}")

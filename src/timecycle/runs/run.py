@@ -167,14 +167,14 @@ def run(
     with lock(folder):
         if resume and (finished := _finished(output, spec)) is not None:
             if spec.formats and not output.exports.is_dir():  # interrupted at its very end
-                write_exports(output, output.finished_record())
+                write_exports(output, output.finished_record(), spec.video)
             return finished
         record = _open_record(output, spec, resume=resume, overwrite=overwrite)
         _write_frames(spec, output, progress)
         seconds = time.monotonic() - started
         record |= {"status": "finished", "seconds": round(seconds, 3)}
         output.write_record(record)
-        write_exports(output, record)
+        write_exports(output, record, spec.video)
         shutil.rmtree(output.work, ignore_errors=True)
     return RunResult(folder, len(spec.video), seconds)
 
