@@ -27,7 +27,7 @@ def read(path: Path, video: VideoFacts) -> VideoLabels:
     points, occluded = arrays.get("points"), arrays.get("occluded")
     if points is None or points.ndim != 3 or points.shape[2] != 2 or points.dtype.kind != "f":
         raise LabelError(f"{path} has no points of the shape (tracks, frames, 2)", remedy=_REMEDY)
-    if occluded is None or occluded.shape != points.shape[:2] or occluded.dtype.kind not in "bui":
+    if occluded is None or occluded.shape != points.shape[:2] or occluded.dtype.kind not in "uib":
         raise LabelError(f"{path} has no occluded of the shape {points.shape[:2]}", remedy=_REMEDY)
     tracks, frames = points.shape[:2]
     if frames > MAX_FRAMES:
