@@ -57,6 +57,8 @@ def to_detections(labels: Labels | LabelledFrame, *, names: Mapping[str, str] | 
 def from_detections(detections: Any) -> Labels:
     """Return the masks of `supervision.Detections`, or the first skeleton of `supervision.KeyPoints`.
 
+    detections: those of one frame.
+
     Objects have the ids of `tracker_id` or, without a tracker, are numbered from 1 in their order.
     """
     if hasattr(detections, "xy"):

@@ -36,17 +36,22 @@ def measure_regions(
     ids: Shaped[np.ndarray, "height width"], image: UInt8[np.ndarray, "height width 3"]
 ) -> dict[int, Region]:
     """Measure every object of a frame, by its id in increasing order; 0 is the background."""
-    flat = np.flatnonzero(ids)
-    if not len(flat):
+    rows, columns = np.flatnonzero(ids.any(axis=1)), np.flatnonzero(ids.any(axis=0))
+    if not len(rows):
         return {}
-    y, x = np.divmod(flat, ids.shape[1])
-    values = ids.reshape(-1)[flat]
+    # Most of a frame is background: everything happens in the box around all objects.
+    box = (slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
+    y, x = np.nonzero(ids[box])
+    values = ids[box][y, x]
+    red, green, blue = (image[box][..., channel] for channel in range(3))
+    intensity = (red.astype(np.uint16) + green + blue)[y, x]
+    y += rows[0]
+    x += columns[0]
     counts = np.bincount(values)
     present = np.flatnonzero(counts)
     position = np.zeros(len(counts), np.int64)
     position[present] = np.arange(len(present))
     member = position[values]
-    intensity = image.reshape(-1, 3)[flat].astype(np.int64).sum(axis=1)
     sums = [_sums(member, weights) for weights in (x, y, x * x, y * y, x * y, intensity)]
     left, top = np.full(len(present), ids.shape[1]), np.full(len(present), ids.shape[0])
     right, bottom = np.zeros(len(present), np.int64), np.zeros(len(present), np.int64)
@@ -76,7 +81,7 @@ def measure_regions(
     return regions
 
 
-def _sums(member: Int[np.ndarray, " pixels"], weights: Int[np.ndarray, " pixels"]) -> list[int]:
+def _sums(member: Int[np.ndarray, " pixels"], weights: Shaped[np.ndarray, " pixels"]) -> list[int]:
     """Sum whole numbers by object; as Python integers, which do not overflow when they are multiplied."""
     return [int(total) for total in np.bincount(member, weights=weights)]
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from timecycle.errors import OutputError, SettingsError, first_line
 from timecycle.files import atomic_text
-from timecycle.labels import Keypoints, Labels
+from timecycle.labels import Keypoints, Labels, Masks
 from timecycle.labels.geometry import Region, measure_regions
 from timecycle.labels.masks import IdLabels
 from timecycle.propagation.video import LabelledFrame
@@ -122,7 +122,8 @@ def geometry_of(labelled: LabelledFrame) -> Geometry:
         return {name: _cells(_POINT, dict(zip(_POINT, xy, strict=True)) if seen else {}) for name, xy, seen in points}
     if not isinstance(labels, IdLabels):
         return {}
-    regions = measure_regions(labels.object_ids, labelled.image)
+    ids = labels.ids if isinstance(labels, Masks) else labels.object_ids
+    regions = measure_regions(ids, labelled.image)
     return {str(identity): _cells(_REGION, _values(region)) for identity, region in regions.items()}
 
 
