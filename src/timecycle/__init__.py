@@ -12,6 +12,7 @@ from timecycle.errors import TimecycleError
 from timecycle.version import __version__
 
 if TYPE_CHECKING:
+    from timecycle.api.conversion import Conversion, convert
     from timecycle.api.evaluation import compare, evaluate
     from timecycle.api.labelling import correspond, propagate, propagate_to_folder
     from timecycle.api.learning import pack, train
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from timecycle.data.packing.pack import Pack, PackConfig
     from timecycle.evaluation.reporting.compare import Comparison
     from timecycle.evaluation.reporting.report import Report
+    from timecycle.formats.supervision_detections import from_detections, to_detections
     from timecycle.grid import Grid, grid_over
     from timecycle.labels import Coordinates, Keypoints, Labels, Masks, Parts, Texture
     from timecycle.model.encoder import Encoder, FeatureMap
@@ -51,6 +53,7 @@ __all__ = [
     "Comparison",
     "Confidence",
     "ConfidenceConfig",
+    "Conversion",
     "Coordinates",
     "CorrectedInterval",
     "Correspondence",
@@ -82,9 +85,11 @@ __all__ = [
     "bulk",
     "check",
     "compare",
+    "convert",
     "correct",
     "correspond",
     "evaluate",
+    "from_detections",
     "from_pretrained",
     "grid_over",
     "label_batch",
@@ -95,6 +100,7 @@ __all__ = [
     "propagate_config",
     "propagate_to_folder",
     "save_pretrained",
+    "to_detections",
     "train",
     "train_config",
     "tune",
@@ -109,6 +115,7 @@ _MODULES = {
     "Comparison": "evaluation.reporting.compare",
     "Confidence": "confidence.fusion",
     "ConfidenceConfig": "confidence.fusion",
+    "Conversion": "api.conversion",
     "Coordinates": "labels",
     "CorrectedInterval": "review.corrections",
     "Correspondence": "propagation.flow",
@@ -138,9 +145,11 @@ _MODULES = {
     "bulk": "api.many",
     "check": "api.review",
     "compare": "api.evaluation",
+    "convert": "api.conversion",
     "correct": "api.review",
     "correspond": "api.labelling",
     "evaluate": "api.evaluation",
+    "from_detections": "formats.supervision_detections",
     "from_pretrained": "model.hub",
     "grid_over": "grid",
     "label_batch": "api.many",
@@ -151,6 +160,7 @@ _MODULES = {
     "propagate_config": "config",
     "propagate_to_folder": "api.labelling",
     "save_pretrained": "model.hub",
+    "to_detections": "formats.supervision_detections",
     "train": "api.learning",
     "train_config": "config",
     "tune": "api.review",

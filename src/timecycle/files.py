@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import io
 import os
 import re
 import secrets
@@ -38,6 +39,15 @@ def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+
+@contextlib.contextmanager
+def atomic_text(path: str | Path) -> Iterator[io.TextIOWrapper]:
+    """Open a temporary text file, UTF-8 without translated newlines, that replaces `path` when the block ends."""
+    with atomic_write(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        yield text
+        text.detach()  # flushes; `atomic_write` closes the file
 
 
 def sync_folder(folder: Path) -> None:

@@ -12,6 +12,8 @@ from torch import nn
 
 from timecycle.config import propagate_config
 from timecycle.errors import LabelError, SettingsError
+from timecycle.formats.reading import read_any
+from timecycle.formats.video_labels import VideoFacts
 from timecycle.labels import Labels, Masks, read_labels
 from timecycle.labels.fitting import note_ambiguous_white
 from timecycle.labels.keypoints import Keypoints, read_keypoints
@@ -47,15 +49,19 @@ def as_labels(
     *,
     kind: str | None = None,
     together: bool = True,
+    video: VideoFacts | None = None,
+    every_frame: bool = False,
 ) -> dict[int, Labels]:
     """Convert annotations to labels by frame index.
 
     A single annotation belongs to frame 0; a folder or CSV names its frames by the `numbers` of the video. Files are
-    read as `read_labels` does, with the same `kind` and `together`.
+    read as `read_labels` does, with the same `kind` and `together`; files of other tools as `read_any` does, and they
+    must fit the `video`.
     """
     passed: object = annotations  # callers may ignore the types
     if isinstance(passed, str | Path):
-        return read_labels([passed], numbers=numbers, size=size, kind=kind, together=together)
+        facts = video or VideoFacts(numbers=numbers, size=size, frames=None if numbers is None else len(numbers))
+        return read_any([passed], facts, kind=kind, together=together, every_frame=every_frame).labels
     if isinstance(passed, Labels | ArrayLike | PIL.Image.Image):
         passed = {0: passed}
     if not isinstance(passed, Mapping):

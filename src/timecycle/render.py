@@ -17,8 +17,8 @@ Picture = drawing.Picture
 
 _GAP_PX, _LINE_PX = 8, 22  # between pictures, and for a line of caption
 _MAX_LEGEND = 24  # objects in a legend
-_INK = (28, 30, 34)
-_PAPER = (250, 250, 248)
+INK = (28, 30, 34)
+PAPER = (250, 250, 248)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +51,8 @@ def contact_sheet(
     rows = -(-len(pictures) // columns)
     step_x, step_y = width_px + _GAP_PX, height_px + _LINE_PX + _GAP_PX
     sheet_width, tiles_height = _GAP_PX + columns * step_x, _GAP_PX + rows * step_y
-    key = _legend(legend or {}, sheet_width)
-    sheet = Image.new("RGB", (sheet_width, tiles_height + key.height), _PAPER)
+    key = draw_legend(legend or {}, sheet_width)
+    sheet = Image.new("RGB", (sheet_width, tiles_height + key.height), PAPER)
     sheet.paste(key, (0, tiles_height))
     pen = ImageDraw.Draw(sheet)
     for i, (item, tile) in enumerate(zip(pictures, tiles, strict=True)):
@@ -60,28 +60,28 @@ def contact_sheet(
         x, y = _GAP_PX + column * step_x, _GAP_PX + row * step_y
         sheet.paste(Image.fromarray(tile), (x, y))
         if item.framed:
-            pen.rectangle((x - 3, y - 3, x + width_px + 2, y + len(tile) + 2), outline=_INK, width=5)
-        pen.text((x, y + height_px + 3), item.caption, font=_font(14), fill=_INK)
+            pen.rectangle((x - 3, y - 3, x + width_px + 2, y + len(tile) + 2), outline=INK, width=5)
+        pen.text((x, y + height_px + 3), item.caption, font=font(14), fill=INK)
     return np.array(sheet)
 
 
-def _legend(legend: Mapping[str, RGB], width_px: int) -> Image.Image:
+def draw_legend(legend: Mapping[str, RGB], width_px: int) -> Image.Image:
     """Draw a square of each colour with its name, in lines of the given width; long legends are cut."""
     entries = list(legend.items())[:_MAX_LEGEND]
     if len(legend) > _MAX_LEGEND:
-        entries.append((f"and {len(legend) - _MAX_LEGEND} more", _PAPER))
-    font, positioned, x, y = _font(14), [], _GAP_PX, 0
+        entries.append((f"and {len(legend) - _MAX_LEGEND} more", PAPER))
+    letters, positioned, x, y = font(14), [], _GAP_PX, 0
     for name, colour in entries:
-        entry_width = _LINE_PX + round(font.getlength(name)) + 2 * _GAP_PX
+        entry_width = _LINE_PX + round(letters.getlength(name)) + 2 * _GAP_PX
         if x > _GAP_PX and x + entry_width > width_px:
             x, y = _GAP_PX, y + _LINE_PX
         positioned.append((x, y, name, colour))
         x += entry_width
-    key = Image.new("RGB", (width_px, y + _LINE_PX + _GAP_PX if entries else 0), _PAPER)
+    key = Image.new("RGB", (width_px, y + _LINE_PX + _GAP_PX if entries else 0), PAPER)
     pen = ImageDraw.Draw(key)
     for left, top, name, colour in positioned:
         pen.rectangle((left, top + 2, left + 14, top + 16), fill=colour)
-        pen.text((left + _LINE_PX, top), name, font=font, fill=_INK)
+        pen.text((left + _LINE_PX, top), name, font=letters, fill=INK)
     return key
 
 
@@ -123,7 +123,7 @@ def match_lines(
     """
     gap = 12
     height = max(a.shape[0], b.shape[0])
-    canvas = Image.new("RGB", (a.shape[1] + gap + b.shape[1], height), _PAPER)
+    canvas = Image.new("RGB", (a.shape[1] + gap + b.shape[1], height), PAPER)
     canvas.paste(Image.fromarray(a), (0, 0))
     canvas.paste(Image.fromarray(b), (a.shape[1] + gap, 0))
     pen = ImageDraw.Draw(canvas)
@@ -137,7 +137,7 @@ def match_lines(
         x1 += a.shape[1] + gap
         pen.line((x0, y0, x1, y1), fill=hue, width=1)
         for x, y in ((x0, y0), (x1, y1)):
-            pen.ellipse((x - 3, y - 3, x + 3, y + 3), fill=hue, outline=_PAPER)
+            pen.ellipse((x - 3, y - 3, x + 3, y + 3), fill=hue, outline=PAPER)
     return np.array(canvas)
 
 
@@ -153,11 +153,11 @@ def side_by_side(pictures: Sequence[Captioned]) -> UInt8[np.ndarray, "h w 3"]:
     height = pictures[0].picture.shape[0]
     widths = [max(round(p.picture.shape[1] * height / p.picture.shape[0]), 1) for p in pictures]
     size = (_GAP_PX + sum(width + _GAP_PX for width in widths), _GAP_PX + height + _LINE_PX)
-    row = Image.new("RGB", size, _PAPER)
+    row = Image.new("RGB", size, PAPER)
     pen, x = ImageDraw.Draw(row), _GAP_PX
     for item, width in zip(pictures, widths, strict=True):
         row.paste(Image.fromarray(item.picture).resize((width, height), Image.Resampling.BOX), (x, _GAP_PX))
-        pen.text((x, _GAP_PX + height + 3), item.caption, font=_font(14), fill=_INK)
+        pen.text((x, _GAP_PX + height + 3), item.caption, font=font(14), fill=INK)
         x += width + _GAP_PX
     return np.array(row)
 
@@ -200,5 +200,6 @@ def _hue(turn: float) -> tuple[int, int, int]:
     return round(red * 255), round(green * 255), round(blue * 255)
 
 
-def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    """Return the font of all pictures."""
     return ImageFont.load_default(size)

@@ -100,9 +100,8 @@ def test_counting_the_pages_of_a_tiff_stops_at_100(tmp_path: Path) -> None:
     step = len(body) + 4
     directories = (body + struct.pack("<I", 16 + (page + 1) * step) for page in range(40_000))
     path.write_bytes(struct.pack("<2sHI8x", b"II", 42, 16) + b"".join(directories) + body + bytes(4))
-    for read in (open_video, Masks.read):
-        with pytest.raises(TimecycleError, match="holds 100 or more images"):
-            read(path)
+    with pytest.raises(TimecycleError, match="holds 100 or more images"):
+        Masks.read(path)
 
 
 def forged_png(height: int, width: int) -> bytes:

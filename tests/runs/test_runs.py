@@ -67,6 +67,8 @@ def test_run_writes_labels_of_every_frame_tables_and_pictures(finished, world):
         "contact.png",
         "frames.csv",
         "labels",
+        "measurements.csv",
+        "measurements.png",
         "objects.csv",
         "overlay.mp4",
         "run.json",

@@ -177,9 +177,9 @@ def test_mixed_bit_depths_are_refused(tmp_path: Path) -> None:
 
 def test_a_file_with_several_images_is_refused(tmp_path: Path) -> None:
     pages = [Image.new("L", (5, 4), value) for value in range(3)]
-    pages[0].save(tmp_path / "stack.tif", save_all=True, append_images=pages[1:])
-    with pytest.raises(VideoError, match=r"stack\.tif holds 3 images, .*; write every image to a file of its own"):
-        open_video(tmp_path / "stack.tif")
+    pages[0].save(tmp_path / "moving.webp", save_all=True, append_images=pages[1:], lossless=True)
+    with pytest.raises(VideoError, match=r"moving\.webp holds 3 images, .*; write every image to a file of its own"):
+        open_video(tmp_path / "moving.webp")
 
 
 def test_the_pixel_limit_is_checked_before_decoding(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:

@@ -1,6 +1,6 @@
 """Label one video: propagate its annotations, as a stream or into a folder, and match two of its frames."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar, overload
 
@@ -10,6 +10,7 @@ from jaxtyping import UInt8
 from timecycle.confidence.fusion import ConfidenceConfig
 from timecycle.errors import OutputError
 from timecycle.files import atomic_write, make_folder
+from timecycle.formats.video_labels import facts_of
 from timecycle.inputs import (
     Annotations,
     ArrayLike,
@@ -32,6 +33,7 @@ from timecycle.propagation.video import LabelledFrame, check_labels, count_steps
 from timecycle.propagation.video import propagate as stream
 from timecycle.render import Captioned, arrows, match_lines, save_picture, side_by_side
 from timecycle.runs import run as runs
+from timecycle.runs.measurements import MeasurementConfig, parse_scale
 from timecycle.runs.opened import Run
 from timecycle.runs.outputs import LabelFiles
 from timecycle.video import Frame, Video, open_video
@@ -102,7 +104,7 @@ def propagate(
     """
     with opened(video) as source:  # closed here and opened again at the first frame: an unused iterator holds no file
         # Errors in the labels are raised by this call, not at the first frame.
-        annotations = check_labels(source, as_labels(labels, source.numbers, source.size.shape))
+        annotations = check_labels(source, as_labels(labels, source.numbers, source.size.shape, video=facts_of(source)))
         settings = as_config(config)
         steps = _Steps(count_steps(source, annotations, settings))
         frames = stream(
@@ -126,6 +128,9 @@ def propagate_to_folder(
     confidence: ConfidenceConfig | None = _CONFIDENCE,
     names: Mapping[int, str] | None = None,
     label_files: LabelFiles = "palette",
+    scale: float | str | None = None,
+    pairs: Sequence[tuple[str, str]] = (),
+    formats: Sequence[str] = (),
     resume: bool = False,
     overwrite: bool = False,
     progress: ProgressLike = None,
@@ -136,13 +141,16 @@ def propagate_to_folder(
     folder: the output folder, new or empty.
     names: names of objects in tables and pictures, by object id.
     label_files: "palette", or "grey" to write masks as grey PNGs whose values are the ids.
+    scale: pixels per unit of length for measurements.csv: 4.2, or with the unit's name "4.2px/mm".
+    pairs: names of two keypoints each, whose distances are measured.
+    formats: other formats to write the labels in as well, to folder/exports: "coco", "cvat" ... (see `convert`).
     resume: resume an interrupted run in the folder; the output is byte-identical.
     overwrite: replace a run in the folder.
     progress: True for a bar on standard error, or a function that is called with (done, total).
     """
     with opened(video) as source, bars_for(progress) as bar:
         # Labels are checked before weights are loaded.
-        annotations = check_labels(source, as_labels(labels, source.numbers, source.size.shape))
+        annotations = check_labels(source, as_labels(labels, source.numbers, source.size.shape, video=facts_of(source)))
         spec = runs.RunSpec(
             video=source,
             labels=annotations,
@@ -151,6 +159,10 @@ def propagate_to_folder(
             confidence=confidence,
             names=names_of(space_of(annotations).objects, {}, check_names(names or {})),
             label_files=label_files,
+            measurements=MeasurementConfig(
+                None if scale is None else parse_scale(str(scale)), tuple((first, second) for first, second in pairs)
+            ),
+            formats=tuple(formats),
             origin=_origin(video, encoder),
         )
         done = runs.run(spec, Path(folder), resume=resume, overwrite=overwrite, progress=bar("propagating"))

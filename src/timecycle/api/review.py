@@ -6,6 +6,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from timecycle.errors import LabelError
+from timecycle.formats.reading import outside_format
+from timecycle.formats.video_labels import facts_of
 from timecycle.inputs import (
     Annotations,
     ConfigLike,
@@ -132,7 +134,14 @@ def audit(
             if isinstance(labels, Run) or _is_run(labels):
                 track = dict(_as_run(labels).labels)  # type: ignore[arg-type]  # a run or a path
             else:
-                track = as_labels(labels, source.numbers, source.size.shape, kind=kind)
+                track = as_labels(
+                    labels,
+                    source.numbers,
+                    source.size.shape,
+                    kind=kind,
+                    video=facts_of(source),
+                    every_frame=True,
+                )
         other = next((one for one in track.values() if not isinstance(one, _TRACKED)), None)
         if other is not None:
             raise LabelError(
@@ -172,7 +181,9 @@ def tune(
     Returns the candidates, the best first, each with `name` and `cycle_error`.
     """
     with opened(video) as source, bars_for(progress) as bar:
-        annotations = check_labels(source, as_labels(labels, source.numbers, source.size.shape, kind=kind))
+        annotations = check_labels(
+            source, as_labels(labels, source.numbers, source.size.shape, kind=kind, video=facts_of(source))
+        )
         index = min(annotations)
         candidates = [
             Candidate(f"{encoder.name} {_config_name(config)}", encoder, as_config(config))
@@ -200,7 +211,9 @@ def _run_alone(video: object) -> Run:
 def _corrections(run: Run, corrections: Annotations) -> dict[int, Labels]:
     """Convert corrections to labels; a single one must say itself which frames it is of."""
     kind = run.record["labels"]["kind"]
-    alone = isinstance(corrections, str | Path) and (kind == Keypoints.kind or Path(corrections).is_dir())
+    alone = isinstance(corrections, str | Path) and (
+        kind == Keypoints.kind or Path(corrections).is_dir() or outside_format([corrections]) is not None
+    )
     if not alone and not isinstance(corrections, Mapping):
         raise LabelError("a correction was given without its frame", remedy="pass {43: masks}: labels by frame index")
     numbers = [frame.number for frame in run.frames]

@@ -20,7 +20,8 @@ from timecycle.cli.options import (
     refuse_swapped,
 )
 from timecycle.errors import LabelError
-from timecycle.labels import read_labels
+from timecycle.formats.reading import read_any
+from timecycle.formats.video_labels import facts_of
 from timecycle.propagation.video import fit_labels
 from timecycle.review.audit import audit
 from timecycle.runs.folder import OutputFolder
@@ -47,7 +48,8 @@ class Audit(MethodOptions):
         Positional[tuple[str, ...]],
         arg(
             metavar="LABELS ...",
-            help="a folder of files named by frame number, FRAME=FILE, a CSV of points or the folder of a run",
+            help="a folder of files named by frame number, FRAME=FILE, a CSV of points, a file of another tool or the "
+            "folder of a run",
         ),
     ] = ()
     kind: TrackKindOption = None
@@ -60,9 +62,8 @@ class Audit(MethodOptions):
         config = self.config()
         track = self._track()
         with open_video(track.video, fps=track.fps, allow_damaged=self.allow_damaged) as video:
-            labels = fit_labels(
-                video, read_labels(track.labels, kind=track.kind, numbers=video.numbers, size=video.size.shape)
-            )
+            given = read_any(track.labels, facts_of(video), kind=track.kind, every_frame=True)
+            labels = fit_labels(video, given.labels)
             log_video(video, config)
             encoder = self.load_encoder()
             with progress("auditing") as show:

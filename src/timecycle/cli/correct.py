@@ -13,7 +13,8 @@ from timecycle import device as devices
 from timecycle.cli.console import Result, progress, say
 from timecycle.cli.options import RunArgument
 from timecycle.errors import LabelError
-from timecycle.labels import read_labels
+from timecycle.formats.reading import outside_format, read_any
+from timecycle.formats.video_labels import VideoFacts
 from timecycle.labels.file import frames_in_words
 from timecycle.review.corrections import correct, undo
 from timecycle.runs.folder import OutputFolder
@@ -36,7 +37,8 @@ class Correct:
 
     folder: RunArgument
     labels: Annotated[
-        Positional[tuple[str, ...]], arg(metavar="FRAME=LABELS ...", help="new annotations of frames; for points a CSV")
+        Positional[tuple[str, ...]],
+        arg(metavar="FRAME=LABELS ...", help="new annotations of frames; for points a CSV; or a file of another tool"),
     ] = ()
     exhaustive: Annotated[
         bool, arg(help="the annotations show every object: one that is not annotated there is absent")
@@ -62,13 +64,15 @@ class Correct:
             return {"folder": self.folder, "corrections": [], "undone": frames}
         kind = OutputFolder(self.folder).finished_record()["labels"]["kind"]
         numbered = [re.match(r"\d+=", label) for label in self.labels]
+        outside = outside_format(self.labels) is not None  # a file of another tool, which names its frames itself
         if kind == "keypoints":
             if any(numbered):
                 raise LabelError("a CSV of points already has the frame of each row", remedy="give the file alone")
-        elif not all(numbered):
+        elif not all(numbered) and not outside:
             raise LabelError("an annotation was given without its frame", remedy=_REMEDY)
         numbers = OutputFolder(self.folder).frame_numbers()
-        annotations = read_labels(self.labels, kind=kind, exhaustive=self.exhaustive, numbers=numbers, together=False)
+        video = VideoFacts(name="the video of the run", frames=len(numbers), numbers=numbers)
+        annotations = read_any(self.labels, video, kind=kind, exhaustive=self.exhaustive, together=False).labels
         with ExitStack() as stack:
             moved = stack.enter_context(open_video(self.video)) if self.video is not None else None
             show = stack.enter_context(progress("correcting"))

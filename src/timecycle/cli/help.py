@@ -24,11 +24,12 @@ _MAX_COLUMNS = 100
 _HELP_COLUMN = 26
 _HELP = ("-h", "--help")
 _GROUPS = {
-    "output": ("out", "label_files", "resume", "overwrite"),
+    "output": ("out", "label_files", "format", "matte", "resume", "overwrite"),
     "annotations": ("box", "box_as_is", "texture", "coordinates", "kind", "names", "exhaustive", "object"),
     "video": ("fps", "allow_damaged"),
     "method": ("encoder", "encoders", "preset", "presets", "set", "device", "precision"),
     "confidence": ("min_confidence", "no_confidence"),
+    "measurements": ("scale", "pairs"),
 }
 _METAVARS = {Path: "PATH", int: "N", float: "NUMBER", str: "TEXT"}
 # What tyro says about wrong arguments, and what is printed.

@@ -37,6 +37,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "correct": ("Correct", "correct frames of a finished run, or undo a correction"),
     "audit": ("Audit", "find errors in labels that any tool made"),
     "tune": ("Tune", "rank presets and encoders on a clip"),
+    "convert": ("Convert", "convert label files between the formats of many tools"),
     "frames": ("Frames", "save frames of a video as PNG, to annotate elsewhere"),
     "flow": ("Flow", "compute dense correspondence between two images"),
     "train": ("Train", "learn an encoder from raw video, without labels"),

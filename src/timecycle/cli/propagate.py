@@ -1,7 +1,7 @@
 """`timecycle propagate`"""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,16 +11,25 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from timecycle.cli.console import Result, progress, say
 from timecycle.cli.options import Fps, Kind, Overwrite, RunOptions, VideoArgument, log_video, refuse_swapped
-from timecycle.errors import LabelError, SettingsError
+from timecycle.errors import LabelError, OutputError, SettingsError
 from timecycle.extras import import_extra
-from timecycle.labels import Coordinates, Labels, Masks, Texture, path_of, read_labels, striped
+from timecycle.formats import matte
+from timecycle.formats.reading import read_any
+from timecycle.formats.registry import FORMATS, find_format, write_file
+from timecycle.formats.video_labels import facts_of
+from timecycle.labels import Coordinates, Labels, Masks, Texture, path_of, striped
 from timecycle.labels.box import Box, Region, masks_of_boxes, object_in_box, whole_box
 from timecycle.labels.file import note
-from timecycle.labels.names import names_beside, names_of, parse_names
+from timecycle.labels.names import names_of, parse_names
 from timecycle.propagation.video import check_labels, space_of
+from timecycle.runs.exporting import export_path, labels_of_run
+from timecycle.runs.folder import OutputFolder
+from timecycle.runs.measurements import MeasurementConfig, parse_pairs, parse_scale
 from timecycle.runs.opened import Run
 from timecycle.runs.run import Origin, RunSpec, refuse_inside, run
 from timecycle.video import Video, open_video
+
+_WRITABLE = [one.name for one in FORMATS.values() if one.write is not None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +47,8 @@ class Propagate(RunOptions):
         Positional[tuple[str, ...]],
         arg(
             metavar="LABELS ...",
-            help="a file (of the first frame), FRAME=FILE, or a folder of files named by frame number",
+            help="a file (of the first frame), FRAME=FILE, a folder of files named by frame number, or a file of "
+            "another tool (see `timecycle convert --help`)",
         ),
     ] = ()
     out: Annotated[
@@ -64,6 +74,20 @@ class Propagate(RunOptions):
     exhaustive: Annotated[
         bool, arg(help="annotated frames show every object: one that is not annotated there is absent")
     ] = False
+    format: Annotated[
+        tuple[str, ...],
+        arg(metavar="NAME ...", help=f"also write the labels to OUT/exports as {', '.join(_WRITABLE)}"),
+    ] = ()
+    matte: Annotated[
+        Path | None, arg(metavar="FILE.mov", help="also write the video with alpha from the masks, as ProRes 4444")
+    ] = None
+    scale: Annotated[
+        str | None, arg(metavar="PX[/UNIT]", help="pixels per unit of length, as 4.2px/mm, for measurements.csv")
+    ] = None
+    pairs: Annotated[
+        tuple[str, ...],
+        arg(metavar="NAME:NAME ...", help="points whose distances are measured, as nose:tail; for keypoints"),
+    ] = ()
     fps: Fps = None
     resume: Annotated[bool, arg(help="resume an interrupted run")] = False
     overwrite: Overwrite = False
@@ -71,8 +95,13 @@ class Propagate(RunOptions):
     def __call__(self) -> Result:
         refuse_swapped("propagate", self.video, self.labels, *(() if self.out is None else ("-o", self.out)))
         config, confidence = self.config(), self.confidence()
+        measurements = MeasurementConfig(
+            None if self.scale is None else parse_scale(self.scale), parse_pairs(self.pairs)
+        )
+        self._check_matte()
         with open_video(self.video, fps=self.fps, allow_damaged=self.allow_damaged) as video:
-            labels = check_labels(video, self._read_labels(video))  # before anything is loaded or written
+            given, names = self._read_labels(video)
+            labels = check_labels(video, given)  # before anything is loaded or written
             log_video(video, config)
             encoder = self.load_encoder()
             origin = Origin(
@@ -88,12 +117,17 @@ class Propagate(RunOptions):
                 encoder=encoder,
                 config=config,
                 confidence=confidence,
-                names=self._names(labels),
+                names=names_of(space_of(labels).objects, names, parse_names(self.names)),
                 label_files=self.label_files,
+                measurements=measurements,
+                formats=self.format,
                 origin=origin,
             )
             with progress("propagating") as show:
                 done = run(spec, self._folder, resume=self.resume, overwrite=self.overwrite, progress=show)
+            if self.matte is not None:
+                written = labels_of_run(OutputFolder(done.folder)).on_video(facts_of(video))
+                write_file(written, self.matte, name=matte.FORMAT.name)
         contact, overlay = done.folder / "contact.png", done.folder / "overlay.mp4"
         review = [frame.number for frame in Run(done.folder).frames if frame.needs_review]
         what = f"this run is finished: {done.frames} frames"
@@ -108,7 +142,19 @@ class Propagate(RunOptions):
             "frames_to_review": review,
             "contact_sheet": contact,
             "overlay_video": overlay,
+            "matte": self.matte,
+            "exports": [export_path(OutputFolder(done.folder), find_format(name)) for name in self.format],
+            "measurements": table if (table := done.folder / "measurements.csv").is_file() else None,
         }
+
+    def _check_matte(self) -> None:
+        """Refuse a file for the matte that is there already, or that is no .mov, before any work is done."""
+        if self.matte is None:
+            return
+        if self.matte.suffix.lower() not in matte.FORMAT.suffixes:
+            raise SettingsError(f"{self.matte} is no .mov file", remedy="write --matte matte.mov")
+        if self.matte.exists() and not (self.overwrite or self.resume):
+            raise OutputError(f"{self.matte} already exists", remedy="choose another name, or pass --overwrite")
 
     @property
     def _folder(self) -> Path:
@@ -119,30 +165,22 @@ class Propagate(RunOptions):
         named = video.parent if "*" in video.name else video  # a glob stands for its folder
         return Path(f"{named.absolute().stem}_timecycle")
 
-    def _read_labels(self, video: Video) -> dict[int, Labels]:
+    def _read_labels(self, video: Video) -> tuple[dict[int, Labels], Mapping[str, str]]:
+        """Read the labels, and the names of objects that stand in or beside their files."""
         self._refuse_contradictions()
         refuse_inside(self._folder, [path_of(label) for label in self.labels])
         height, width = video.size.height_px, video.size.width_px
         if self.coordinates:
-            return {0: Coordinates.of_image(height, width)}
+            return {0: Coordinates.of_image(height, width)}, {}
         if self.texture not in (None, "stripes"):
-            return {0: Texture.read(Path(str(self.texture)))}
+            return {0: Texture.read(Path(str(self.texture)))}, {}
+        names: Mapping[str, str] = {}
         if self.box:
             labels: dict[int, Labels] = {0: self._annotate_boxes(video)}
         else:
-            labels = read_labels(
-                self.labels,
-                kind=self.kind,
-                exhaustive=self.exhaustive,
-                numbers=video.numbers,
-                size=video.size.shape,
-            )
-        return _paint_stripes(labels) if self.texture == "stripes" else labels
-
-    def _names(self, labels: dict[int, Labels]) -> dict[str, str]:
-        """Names of the labelled objects: those of --names, then those of a file beside the labels."""
-        beside = names_beside([path_of(label) for label in self.labels])
-        return names_of(space_of(labels).objects, beside, parse_names(self.names))
+            read = read_any(self.labels, facts_of(video), kind=self.kind, exhaustive=self.exhaustive)
+            labels, names = read.labels, read.names
+        return (_paint_stripes(labels) if self.texture == "stripes" else labels), names
 
     def _annotate_boxes(self, video: Video) -> Masks:
         boxes = [_parse_box(text) for text in self.box]

@@ -30,8 +30,17 @@ from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.video import LabelledFrame, fit_labels, space_of
 from timecycle.propagation.workfolder import WorkFolder
 from timecycle.review.intervals import Interval, intervals_of, propagate_interval
+from timecycle.runs.exporting import write_exports
 from timecycle.runs.folder import OutputFolder
 from timecycle.runs.history import commit, recover, undo_last
+from timecycle.runs.measurements import (
+    MeasurementConfig,
+    geometry_columns,
+    geometry_of,
+    geometry_rows,
+    read_geometry,
+    replace_geometry,
+)
 from timecycle.runs.outputs import Draw, LabelFiles, OverlayUpdate
 from timecycle.runs.record import (
     annotation_sha256,
@@ -90,7 +99,9 @@ def correct(
                 object_id=object_id,
                 colours=recorded_colours(record),
             )
-            return job.correct(annotations, progress)
+            done = job.correct(annotations, progress)
+            write_exports(run, record, source)
+            return done
 
 
 def undo(folder: Path) -> list[int]:
@@ -100,7 +111,9 @@ def undo(folder: Path) -> list[int]:
     """
     run = OutputFolder(folder)
     with run.lock_finished():
-        return undo_last(run)
+        frames = undo_last(run)
+        write_exports(run, run.finished_record())
+        return frames
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +178,8 @@ class _Job:
         staged, names = OutputFolder(make_folder(self.run.staging)), self.record["names"]
         label_files: LabelFiles = self.record["outputs"]["label_files"]
         rows: tuple[dict[int, str], dict[int, str]] = {}, {}  # of frames.csv and objects.csv, by frame
+        geometry = staged.path / "geometry.csv"
+        write_text(geometry, geometry_columns(self.kind))
 
         def label_file(number: int) -> Path:
             new = staged.label_file(number, self.kind)
@@ -173,6 +188,8 @@ class _Job:
         def write(draw: Draw, frame: LabelledFrame) -> None:
             for by_frame, text in zip(rows, staged.write_frame(frame, names, label_files), strict=False):
                 by_frame[frame.index] = text
+            with geometry.open("a", encoding="utf-8", newline="") as file:
+                file.write(geometry_rows(frame.index, geometry_of(frame)))
             draw(frame)
 
         overlay = OverlayUpdate(self.run.overlay, staged.path, self.video, self.kind, annotated, label_file)
@@ -196,6 +213,10 @@ class _Job:
         _replace_rows(self.run.objects_csv, rows[1], staged.objects_csv)
         overlay.finish(staged.overlay).write(staged.contact_sheet, staged.frames_csv, self.kind, names)
         self.kind.write_table(staged.keypoints_csv, {number: label_file(number) for number in self.video.numbers})
+        if self.run.measurements_csv.is_file():
+            old, new = (read_geometry(path, self.kind) for path in (self.run.measurements_csv, geometry))
+            config = MeasurementConfig.of_record(self.record["outputs"])
+            staged.write_measurements(staged, replace_geometry(old, new, rows[0]), self.kind, names, config)
         return staged
 
 

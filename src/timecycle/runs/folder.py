@@ -16,6 +16,8 @@ from timecycle.errors import OutputError, VideoError, first_line
 from timecycle.files import clear_unfinished, lock, make_folder, write_text, writing
 from timecycle.labels import Labels
 from timecycle.propagation.video import LabelledFrame
+from timecycle.runs.measurement_plot import plot_measurements
+from timecycle.runs.measurements import GeometryByFrame, MeasurementConfig, write_measurements
 from timecycle.runs.outputs import LabelFiles, write_confidence, write_labels
 from timecycle.runs.record import read_record
 from timecycle.runs.tables import (
@@ -31,9 +33,12 @@ from timecycle.runs.tables import (
 from timecycle.video import Video, open_video
 
 RECORD = "run.json"
-FILES = ("frames.csv", "objects.csv", "overlay.mp4", "contact.png", "keypoints.csv")
+FILES = (
+    *("frames.csv", "objects.csv", "overlay.mp4", "contact.png", "keypoints.csv"),
+    *("measurements.csv", "measurements.png"),
+)
 REVIEW_FILES = ("report.html", "review.json", "review.png")  # written by `check`
-_FOLDERS = ("labels", "confidence", "history", "review", ".work", ".correction", ".passes")
+_FOLDERS = ("labels", "confidence", "exports", "history", "review", ".work", ".correction", ".passes")
 
 
 class OutputFolder:
@@ -48,10 +53,13 @@ class OutputFolder:
         self.frames_csv = path / "frames.csv"
         self.objects_csv = path / "objects.csv"
         self.keypoints_csv = path / "keypoints.csv"
+        self.measurements_csv = path / "measurements.csv"
+        self.measurements_plot = path / "measurements.png"
         self.overlay = path / "overlay.mp4"
         self.contact_sheet = path / "contact.png"
         self.labels = path / "labels"
         self.confidence = path / "confidence"
+        self.exports = path / "exports"  # the labels in other formats
         self.history = path / "history"
         self.review = path / "review"
         self.work = path / ".work"  # of an unfinished run
@@ -77,6 +85,26 @@ class OutputFolder:
         make_folder(self.confidence)
         write_confidence(self.confidence_file(labelled.number), labelled.confidence)
         return [frame_row(labelled), object_rows(labelled, names)]
+
+    def write_measurements(
+        self,
+        tables: "OutputFolder",
+        geometry: GeometryByFrame,
+        kind: type[Labels],
+        names: Mapping[str, str],
+        config: MeasurementConfig,
+    ) -> None:
+        """Join the geometry of all frames with the tables of a run, and plot the result."""
+        write_measurements(
+            self.measurements_csv,
+            geometry,
+            tables.frames_csv,
+            tables.objects_csv,
+            kind=kind,
+            names=names,
+            config=config,
+        )
+        plot_measurements(self.measurements_plot, self.measurements_csv, kind, names)
 
     # Record
 

@@ -19,10 +19,12 @@ import numpy as np
 from timecycle.confidence.fusion import ConfidenceConfig
 from timecycle.device import Device
 from timecycle.errors import OutputError, SettingsError, first_line
+from timecycle.formats.registry import FORMATS
 from timecycle.labels import KINDS, Labels
 from timecycle.labels.space import Objects
 from timecycle.model.registry import PrecisionChoice
 from timecycle.propagation.settings import PropagateConfig
+from timecycle.runs.measurements import MeasurementConfig
 from timecycle.runs.outputs import LabelFiles
 
 FORMAT = 2  # of run.json and the folder around it
@@ -192,6 +194,19 @@ def _is_colours(value: Any) -> bool:
     )
 
 
+def _is_outputs(value: Any) -> bool:
+    if not _object(label_files=LabelFiles)(value):
+        return False
+    formats = value.get("formats", [])
+    if not isinstance(formats, list) or not all(name in FORMATS for name in formats):
+        return False
+    try:
+        MeasurementConfig.of_record(value)
+    except SettingsError:
+        return False
+    return True
+
+
 _is_origin = _object(video=str, fps=float | None, encoder=str, device=Device, precision=PrecisionChoice)
 
 _VALID: dict[str, Callable[[Any], bool]] = {
@@ -202,7 +217,7 @@ _VALID: dict[str, Callable[[Any], bool]] = {
     "config": lambda value: isinstance(value, dict),
     "confidence": lambda value: isinstance(value, dict),  # empty: not estimated
     "names": _is_text_by_name,
-    "outputs": _object(label_files=LabelFiles),
+    "outputs": _is_outputs,
     "colours": lambda value: value is None or _is_colours(value),
     "origin": lambda value: value is None or _is_origin(value),
     "corrections": lambda value: value is None or (_is(value, int) and value >= 0),

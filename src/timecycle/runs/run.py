@@ -37,9 +37,19 @@ from timecycle.propagation.video import (
     count_steps,
     propagate,
     source_of,
+    space_of,
 )
 from timecycle.propagation.workfolder import WorkFolder
+from timecycle.runs.exporting import check_exports, write_exports
 from timecycle.runs.folder import OutputFolder
+from timecycle.runs.measurements import (
+    MeasurementConfig,
+    geometry_columns,
+    geometry_of,
+    geometry_rows,
+    is_measured,
+    read_geometry,
+)
 from timecycle.runs.outputs import ContactSheet, LabelFiles, draw_overlay
 from timecycle.runs.record import FORMAT, annotation_sha256, annotations_record, colours_record
 from timecycle.runs.tables import FRAME_COLUMNS, OBJECT_COLUMNS, rows_by_frame
@@ -48,6 +58,7 @@ from timecycle.video import Video, VideoWriter
 
 _CHECKSUMS = "written.csv"  # in the work folder: a checksum of what was written for each frame, for resuming
 _CHECKSUM_COLUMNS = "index,sha256\n"
+_GEOMETRY = "geometry.csv"  # in the work folder: what measurements.csv is made of
 QUEUED_FRAMES = 4  # labelled but not yet written: enough to smooth over a slow write
 _START_OVER = "pass --overwrite to start over"
 
@@ -76,6 +87,8 @@ class RunSpec:
     confidence: ConfidenceConfig | None = field(default_factory=ConfidenceConfig)  # None: confidence is not estimated
     names: Mapping[str, str] = field(default_factory=dict)  # of objects, by their ids in objects.csv
     label_files: LabelFiles = "palette"
+    measurements: MeasurementConfig = field(default_factory=MeasurementConfig)
+    formats: tuple[str, ...] = ()  # other formats in which to write the labels as well
     origin: Origin | None = None  # lets `correct` find the video again; changes no output
     keep_passes: bool = True  # keep the pass cache, which makes corrections cheaper; changes no output
 
@@ -112,7 +125,11 @@ class RunSpec:
             "config": dataclasses.asdict(self.config),
             "confidence": dataclasses.asdict(self.confidence) if self.confidence else {},
             "names": dict(sorted(self.names.items())),
-            "outputs": {"label_files": self.label_files},
+            "outputs": {
+                "label_files": self.label_files,
+                **self.measurements.recorded(),
+                **({"formats": list(self.formats)} if self.formats else {}),
+            },
             "matching": {"rounding": find_kernel().rounding},
         }
 
@@ -142,16 +159,22 @@ def run(
     check_min_confidence(spec.labels, spec.confidence)
     if spec.label_files == "grey" and not spec.kind.numbered:
         raise LabelError(f"grey label files were asked for {spec.kind.kind}", remedy="leave out --label-files")
+    check_exports(spec.formats, spec.kind)
+    spec.measurements.check(spec.kind, space_of(spec.labels).objects)
     refuse_inside(folder, [Path(spec.video.name)])
     started = time.monotonic()
     output = OutputFolder(make_folder(folder))
     with lock(folder):
         if resume and (finished := _finished(output, spec)) is not None:
+            if spec.formats and not output.exports.is_dir():  # interrupted at its very end
+                write_exports(output, output.finished_record(), spec.video)
             return finished
         record = _open_record(output, spec, resume=resume, overwrite=overwrite)
         _write_frames(spec, output, progress)
         seconds = time.monotonic() - started
-        output.write_record(record | {"status": "finished", "seconds": round(seconds, 3)})
+        record |= {"status": "finished", "seconds": round(seconds, 3)}
+        output.write_record(record)
+        write_exports(output, record, spec.video)
         shutil.rmtree(output.work, ignore_errors=True)
     return RunResult(folder, len(spec.video), seconds)
 
@@ -249,6 +272,8 @@ def _write_frames(spec: RunSpec, folder: OutputFolder, progress: Progress | None
         _table(folder.frames_csv, FRAME_COLUMNS, done) as frames,
         _table(folder.objects_csv, OBJECT_COLUMNS, done) as objects,
         _table(make_folder(work.path) / _CHECKSUMS, _CHECKSUM_COLUMNS, done) as checksums,
+        # Measured again when a run is resumed, as the frames are drawn again.
+        _table(work.path / _GEOMETRY, geometry_columns(spec.kind), 0) as geometry,
         VideoWriter(folder.overlay, video.size, video.time_base) as overlay_video,
         BackgroundWriter(QUEUED_FRAMES) as background,
     ):
@@ -260,6 +285,7 @@ def _write_frames(spec: RunSpec, folder: OutputFolder, progress: Progress | None
                 for table, text in zip((frames, objects), rows, strict=False):
                     table.append(text)
                 checksums.append(f"{labelled.index},{_frame_sha256(folder, spec.kind, labelled.number, rows)}\n")
+            geometry.append(geometry_rows(labelled.index, geometry_of(labelled)))
             draw_overlay(overlay_video, sheet, labelled)
 
         def flush() -> None:
@@ -294,6 +320,9 @@ def _write_frames(spec: RunSpec, folder: OutputFolder, progress: Progress | None
     sheet.write(folder.contact_sheet, folder.frames_csv, spec.kind, spec.names)
     label_files = {number: folder.label_file(number, spec.kind) for number in video.numbers}
     spec.kind.write_table(folder.keypoints_csv, label_files)
+    if is_measured(spec.kind):
+        geometry_by_frame = read_geometry(work.path / _GEOMETRY, spec.kind)
+        folder.write_measurements(folder, geometry_by_frame, spec.kind, spec.names, spec.measurements)
 
 
 def _read_back(

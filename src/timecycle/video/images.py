@@ -70,14 +70,14 @@ class ImagesVideo(Video):
         return self._brightness.to_rgb(pixels)
 
     @cached_property
-    def _brightness(self) -> "_Brightness | None":
+    def _brightness(self) -> "Brightness | None":
         """One brightness scale for the whole video, so that frames do not depend on which others were read."""
         first = read_image(self._paths[0], max_pixels=self._max_pixels)
-        return _Brightness.of(first) if first.ndim == 2 else None
+        return Brightness.of(first) if first.ndim == 2 else None
 
 
 @dataclass(frozen=True)
-class _Brightness:
+class Brightness:
     """A linear map from grey values of more than 8 bits to 8 bits.
 
     Microscopes and thermal cameras use 10 to 14 of a file's 16 bits, and rarely say which, so the full range would give
@@ -88,17 +88,20 @@ class _Brightness:
     white: float
 
     @classmethod
-    def of(cls, image: np.ndarray) -> "_Brightness":
+    def of(cls, image: np.ndarray) -> "Brightness":
         """Return the map of the 0.1 and 99.9 percentiles of `image` to black and white."""
         finite = image[np.isfinite(image)]
         black, white = np.percentile(finite, (0.1, 99.9)) if finite.size else (0, 1)
         return cls(float(black), float(max(white, np.nextafter(black, np.inf))))
 
-    def to_rgb(self, image: np.ndarray) -> UInt8[np.ndarray, "height width 3"]:
-        """Return the scaled image, grey in three channels; values outside the range are clipped."""
+    def to_eight_bits(self, image: np.ndarray) -> UInt8[np.ndarray, "..."]:
+        """Return the scaled values; those outside the range are clipped."""
         scaled = (image.astype(np.float64) - self.black) / (self.white - self.black)
-        grey = np.rint(255 * np.nan_to_num(np.clip(scaled, 0, 1))).astype(np.uint8)
-        return np.repeat(grey[:, :, None], 3, axis=2)
+        return np.rint(255 * np.nan_to_num(np.clip(scaled, 0, 1))).astype(np.uint8)
+
+    def to_rgb(self, image: np.ndarray) -> UInt8[np.ndarray, "height width 3"]:
+        """Return the scaled image, grey in three channels."""
+        return np.repeat(self.to_eight_bits(image)[:, :, None], 3, axis=2)
 
 
 def images_in_folder(folder: Path) -> Sequence[Path]:

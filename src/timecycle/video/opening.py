@@ -15,6 +15,7 @@ from timecycle.video.frame import DEFAULT_MAX_PIXELS, Size
 from timecycle.video.image_file import IMAGE_SUFFIXES
 from timecycle.video.images import ImagesVideo, images_in_folder, images_matching, images_numbered, is_numbered
 from timecycle.video.source import Video
+from timecycle.video.tiff import TIFF_SUFFIXES, TiffVideo, is_stack
 
 DEFAULT_FPS = 24.0
 
@@ -28,9 +29,10 @@ def open_video(
 ) -> Video:
     """Open a video.
 
-    source: a video file, a folder of images, a pattern of image names, one image, a list of images, or RGB arrays
-        (frames, height, width, 3) of uint8. A pattern is a glob (*.jpg), or has %04d or #### in place of the number.
-    fps: the frame rate of images and arrays, which have no times of their own (24 if None).
+    source: a video file, a TIFF stack, a folder of images, a pattern of image names, one image, a list of images, or
+        RGB arrays (frames, height, width, 3) of uint8. A pattern is a glob (*.jpg), or has %04d or #### in place of the
+        number.
+    fps: the frame rate of images and arrays, which have no times of their own (24 if None; a TIFF stack may have one).
     max_pixels: frames with more pixels are refused before memory is allocated for them.
     allow_damaged: a damaged video file is refused; with this it has the frames that can be decoded, and `Video.damage`
         describes the damage.
@@ -49,6 +51,9 @@ def open_video(
     except OSError as error:  # a name that is too long, a folder without permission
         name = f"{str(path)[:80]}..." if len(str(path)) > 200 else str(path)
         raise VideoError(f"{name} cannot be read: {error.strerror}", remedy="check the path") from error
+    if paths == [path] and path.suffix.lower() in TIFF_SUFFIXES and is_stack(path):
+        given = None if fps is None else _seconds_per_frame(fps)
+        return TiffVideo(path, seconds_per_frame=given, default=_seconds_per_frame(None), max_pixels=max_pixels)
     if paths is not None:
         return ImagesVideo(str(path), paths, time_base=_seconds_per_frame(fps), max_pixels=max_pixels)
     if fps is not None:

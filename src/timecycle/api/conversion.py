@@ -1,0 +1,82 @@
+"""Convert label files between the formats of many tools."""
+
+import shutil
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from timecycle.errors import OutputError
+from timecycle.files import make_folder
+from timecycle.formats import matte
+from timecycle.formats.registry import find_format, format_for, read_file, recognise, write_file
+from timecycle.formats.video_labels import VideoFacts, VideoLabels, facts_of
+from timecycle.inputs import VideoLike, opened
+from timecycle.runs.exporting import labels_of_run
+from timecycle.runs.folder import RECORD, OutputFolder
+from timecycle.runs.opened import Run
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """What was converted: the formats by name, the kind of labels, and how many frames have labels."""
+
+    source_format: str
+    target_format: str
+    kind: str
+    frames: int
+    loses: str  # what the target's format cannot hold
+
+
+def convert(
+    source: str | Path | Run,
+    target: str | Path,
+    *,
+    source_format: str | None = None,
+    target_format: str | None = None,
+    video: VideoLike | None = None,
+    overwrite: bool = False,
+) -> Conversion:
+    """Convert labels from one format to another.
+
+    source: a file or folder of labels in any format, or a run or its output folder.
+    target: the file or folder to write; its suffix says the format unless `target_format` does.
+    source_format, target_format: names of formats, as "coco", "cvat" or "yolo".
+    video: the video of the labels: they must fit it, and formats that need its size, rate or frames take them from it.
+    overwrite: replace an existing target.
+    """
+    source, target = source.folder if isinstance(source, Run) else Path(source), Path(target)
+    with ExitStack() as stack:
+        facts = None if video is None else facts_of(stack.enter_context(opened(video)))
+        if facts is None and target.suffix.lower() in matte.FORMAT.suffixes and (source / RECORD).is_file():
+            facts = facts_of(stack.enter_context(OutputFolder(source).open_video()))  # a matte shows the video
+        labels, read_as = _read(source, facts, source_format)
+        chosen = format_for(target, labels.kind.kind) if target_format is None else find_format(target_format)
+        _check_target(source, target, overwrite=overwrite)
+        make_folder(target.parent)
+        if overwrite and target.is_dir():
+            shutil.rmtree(target)
+        write_file(labels, target, name=chosen.name)
+        return Conversion(read_as, chosen.name, labels.kind.kind, len(labels.labels), chosen.loses)
+
+
+def _read(source: Path, facts: VideoFacts | None, name: str | None) -> tuple[VideoLabels, str]:
+    if name is None and (source / RECORD).is_file():
+        folder = OutputFolder(source)
+        folder.refuse_links()
+        labels = labels_of_run(folder)
+        return (labels if facts is None else labels.on_video(facts)), "run"
+    found = find_format(name) if name is not None else recognise(source)
+    return read_file(source, facts, name=found.name if found else None), found.name if found else ""
+
+
+def _check_target(source: Path, target: Path, *, overwrite: bool) -> None:
+    """Refuse to replace files that nobody asked to replace, and never the source itself."""
+    if target.exists() and target.resolve() == source.resolve():
+        raise OutputError(f"{target} is the file to convert itself", remedy="give another name for the result")
+    if source.is_dir() and target.resolve().is_relative_to(source.resolve()):
+        raise OutputError(f"{target} lies in the folder to convert", remedy="give a place outside of it")
+    if target.exists() and source.resolve().is_relative_to(target.resolve()):
+        raise OutputError(f"{source} lies in {target}, which would be replaced", remedy="give another place")
+    used = any(target.iterdir()) if target.is_dir() else target.exists()
+    if used and not overwrite:
+        raise OutputError(f"{target} already exists", remedy="choose another name, or pass --overwrite")

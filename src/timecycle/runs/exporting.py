@@ -1,0 +1,86 @@
+"""The labels of a run in other formats: as what formats are written from, and as files in OUT/exports."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from timecycle.errors import SettingsError, TimecycleError
+from timecycle.extras import import_extra
+from timecycle.files import make_folder
+from timecycle.formats import matte
+from timecycle.formats.format import Format
+from timecycle.formats.registry import find_format, write_file
+from timecycle.formats.video_labels import Known, LazyLabels, VideoFacts, VideoLabels, facts_of
+from timecycle.labels import KINDS, Labels
+from timecycle.labels.file import note
+from timecycle.runs.folder import OutputFolder
+from timecycle.video import Video
+
+
+def labels_of_run(folder: OutputFolder) -> VideoLabels:
+    """Return the labels of a finished run, each read when it is asked for, with all that is known of them."""
+    record, rows, objects = folder.finished_record(), folder.frames(), folder.objects()
+    kind, video = KINDS[record["labels"]["kind"]], record["video"]
+    seconds = rows[-1].time_seconds - rows[0].time_seconds
+    known = {
+        index: {name: Known(one.confidence, one.state, one.annotated) for name, one in of_frame.items()}
+        for index, of_frame in objects.items()
+    }
+    return VideoLabels(
+        kind=kind,
+        labels=LazyLabels([row.index for row in rows], lambda index: folder.read_labels(rows[index].number, kind)),
+        video=VideoFacts(
+            name=video["name"],
+            frames=video["frames"],
+            size=(video["height_px"], video["width_px"]),
+            fps=(len(rows) - 1) / seconds if seconds > 0 else None,
+            numbers=[row.number for row in rows],
+        ),
+        names=record["names"],
+        known=known,
+    )
+
+
+def check_exports(names: Sequence[str], kind: type[Labels]) -> None:
+    """Refuse formats that do not exist, cannot hold this kind or lack a package, before any work is done."""
+    for name in names:
+        one = find_format(name)
+        if one.write is None or kind.kind not in one.kinds:
+            raise SettingsError(
+                f"{one.title} cannot be written from {kind.kind}",
+                remedy=f"choose another --format; this one holds {', '.join(one.kinds)}",
+            )
+        if one.extra is not None and one.module is not None:
+            import_extra(one.module, extra=one.extra)
+
+
+def write_exports(folder: OutputFolder, record: Mapping[str, Any], video: Video | None = None) -> None:
+    """Write the labels of a run in the formats that were asked for, in place of those of before a correction.
+
+    video: that of the run, if it is open; otherwise a format that shows it opens it.
+    """
+    shutil.rmtree(folder.exports, ignore_errors=True)
+    for name in exported_formats(record):
+        path = export_path(folder, find_format(name))
+        try:
+            with ExitStack() as stack:
+                source = video
+                if source is None and name == matte.FORMAT.name:
+                    source = stack.enter_context(folder.open_video())
+                labels = labels_of_run(folder)
+                write_file(labels if source is None else labels.on_video(facts_of(source)), path, name=name)
+        except TimecycleError as error:
+            path.unlink(missing_ok=True) if path.is_file() else shutil.rmtree(path, ignore_errors=True)
+            note(f"{path} could not be written: {error.problem}; {error.remedy}")
+
+
+def export_path(folder: OutputFolder, one: Format) -> Path:
+    """Return where a run writes its labels in another format."""
+    return make_folder(folder.exports) / f"{one.name}{one.suffixes[0] if one.suffixes else ''}"
+
+
+def exported_formats(record: Mapping[str, Any]) -> list[str]:
+    """Return the names of the formats that a run writes."""
+    return [str(name) for name in record["outputs"].get("formats") or ()]
