@@ -18,8 +18,9 @@ from timecycle.formats.reading import read_any
 from timecycle.formats.registry import FORMATS, find_format, write_file
 from timecycle.formats.video_labels import facts_of
 from timecycle.labels import Coordinates, Labels, Masks, Texture, path_of, striped
-from timecycle.labels.box import Box, Region, masks_of_boxes, object_in_box, whole_box
+from timecycle.labels.box import Box, masks_of_boxes, object_in_box, whole_box
 from timecycle.labels.file import note
+from timecycle.labels.grab_cut import Region
 from timecycle.labels.names import names_of, parse_names
 from timecycle.propagation.video import check_labels, space_of
 from timecycle.runs.exporting import export_path, labels_of_run

@@ -1,20 +1,17 @@
 """Segment the object in a box: GrabCut separates the colours inside the box from those around it."""
 
 from collections.abc import Sequence
-from types import ModuleType
 
 import numpy as np
-from jaxtyping import Bool, UInt8
-from PIL import Image
+from jaxtyping import UInt8
 
 from timecycle.errors import LabelError
-from timecycle.extras import import_extra
 from timecycle.labels.file import note
+from timecycle.labels.grab_cut import INSIDE, OUTSIDE, PROBABLY_INSIDE, PROBABLY_OUTSIDE, Region, Trimap, grab_cut
 from timecycle.labels.masks import Masks
 from timecycle.labels.space import nearest
 
 Box = tuple[float, float, float, float]  # x0, y0, x1, y1 in pixels, edges included
-Region = Bool[np.ndarray, "height width"]
 
 # Chosen on outlines pasted onto other footage (blobs, and bodies with limbs).
 _AROUND = 0.5  # margin around the box in which colours are modelled, as a share of its sides
@@ -40,7 +37,7 @@ def object_in_box(image: UInt8[np.ndarray, "height width 3"], box: Box) -> Regio
     inside = whole[rows, columns]
     segmented = np.zeros_like(whole)
     if not inside.all():
-        segmented[rows, columns] = _grab_cut(image[rows, columns], inside)
+        segmented[rows, columns] = _segmented(image[rows, columns], inside)
     if _MIN_SHARE <= segmented.sum() / whole.sum() <= _MAX_SHARE:
         return segmented
     corners = ",".join(f"{number:g}" for number in box)
@@ -72,22 +69,19 @@ def _crop(whole: Region) -> tuple[slice, slice]:
     return slices[0], slices[1]
 
 
-def _grab_cut(image: UInt8[np.ndarray, "height width 3"], inside: Region) -> Region:
+def _segmented(image: UInt8[np.ndarray, "height width 3"], inside: Region) -> Region:
     """Segment the object in the middle of the region `inside`."""
-    cv2 = import_extra("cv2", extra="assist")
-    height, width = inside.shape
-    scale = min((_MAX_PIXELS / inside.size) ** 0.5, 1.0)
-    size = max(round(width * scale), 1), max(round(height * scale), 1)
-    small = np.array(Image.fromarray(image).resize(size, Image.Resampling.BOX))
-    trimap = _first_guess(cv2, nearest(inside, size[1], size[0]))
-    cv2.setRNGSeed(0)  # GrabCut initialises its colour mixtures at random
-    cv2.grabCut(small, trimap, None, np.zeros((1, 65)), np.zeros((1, 65)), _ITERATIONS, cv2.GC_INIT_WITH_MASK)
-    shape = np.isin(trimap, (cv2.GC_FGD, cv2.GC_PR_FGD))
-    large = Image.fromarray(shape.astype(np.uint8) * np.uint8(255)).resize((width, height), Image.Resampling.BILINEAR)
-    return np.asarray(inside & (np.array(large) >= 128))
+    region = grab_cut(
+        image,
+        lambda _, shape: _first_guess(nearest(inside, *shape)),
+        iterations=_ITERATIONS,
+        max_pixels=_MAX_PIXELS,
+        extra="assist",
+    )
+    return np.asarray(inside & region)
 
 
-def _first_guess(cv2: ModuleType, inside: Region) -> UInt8[np.ndarray, "height width"]:
+def _first_guess(inside: Region) -> Trimap:
     """Mark pixels outside the box as background, its middle as object, and its inscribed ellipse as probable object."""
     rows, columns = (np.flatnonzero(inside.any(axis=axis)) for axis in (1, 0))
     y, x = np.mgrid[: inside.shape[0], : inside.shape[1]]
@@ -95,6 +89,6 @@ def _first_guess(cv2: ModuleType, inside: Region) -> UInt8[np.ndarray, "height w
         (y - rows.mean()) / max(len(rows) / 2, 1),
         (x - columns.mean()) / max(len(columns) / 2, 1),
     )
-    probable = np.where(distance <= 1, cv2.GC_PR_FGD, cv2.GC_PR_BGD)
-    trimap = np.where(distance <= _MIDDLE, cv2.GC_FGD, probable)
-    return np.asarray(np.where(inside, trimap, cv2.GC_BGD), np.uint8)
+    probable = np.where(distance <= 1, PROBABLY_INSIDE, PROBABLY_OUTSIDE)
+    trimap = np.where(distance <= _MIDDLE, INSIDE, probable)
+    return np.asarray(np.where(inside, trimap, OUTSIDE), np.uint8)

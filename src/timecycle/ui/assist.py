@@ -13,6 +13,7 @@ from PIL import Image, ImageDraw
 
 from timecycle.errors import LabelError
 from timecycle.extras import import_extra
+from timecycle.labels.grab_cut import INSIDE, OUTSIDE, PROBABLY_INSIDE, PROBABLY_OUTSIDE, grab_cut
 
 Box = tuple[int, int, int, int]  # x0, y0, x1, y1 in pixels; x1 and y1 are not included
 Mask = Bool[np.ndarray, "height width"]
@@ -65,47 +66,35 @@ class Hints:
 
 def segment(pixels: UInt8[np.ndarray, "height width 3"], hints: Hints, origin: tuple[int, int]) -> Mask:
     """Segment the object that the hints mark; `pixels` are the region whose left top corner is at `origin`."""
-    cv2 = import_extra("cv2", extra="ui")
-    height, width, _ = pixels.shape
-    scale = min((_MAX_PIXELS / (height * width)) ** 0.5, 1.0)
-    size = max(round(width * scale), 1), max(round(height * scale), 1)
-    small = np.array(Image.fromarray(pixels).resize(size, Image.Resampling.BOX))
-    trimap = _trimap(hints, origin, scale, (size[1], size[0]))
-    certain = np.isin(trimap, (_INSIDE, _PROBABLY_INSIDE))
-    if certain.any() and not certain.all():
-        cv2.setRNGSeed(0)  # GrabCut initialises its colour mixtures at random
-        cv2.grabCut(small, trimap, None, np.zeros((1, 65)), np.zeros((1, 65)), _ITERATIONS, cv2.GC_INIT_WITH_MASK)
-    shape = _connected(cv2, np.isin(trimap, (_INSIDE, _PROBABLY_INSIDE)), _seeds(hints, origin, scale, trimap.shape))
-    large = Image.fromarray(shape.astype(np.uint8) * np.uint8(255)).resize((width, height), Image.Resampling.BILINEAR)
-    return np.asarray(np.array(large) >= 128)
-
-
-_OUTSIDE, _INSIDE, _PROBABLY_OUTSIDE, _PROBABLY_INSIDE = 0, 1, 2, 3  # as OpenCV numbers them
+    return grab_cut(
+        pixels,
+        lambda scale, shape: _trimap(hints, origin, scale, shape),
+        iterations=_ITERATIONS,
+        max_pixels=_MAX_PIXELS,
+        extra="ui",
+        keep=lambda scale, region: _connected(region, _drawn(hints.inside, origin, scale, region.shape)),
+    )
 
 
 def _trimap(hints: Hints, origin: tuple[int, int], scale: float, shape: tuple[int, ...]) -> np.ndarray:
     """Mark what is certain and what is likely, on the shrunken region."""
-    trimap = np.full(shape, _PROBABLY_OUTSIDE, np.uint8)
+    trimap = np.full(shape, PROBABLY_OUTSIDE, np.uint8)
     if hints.box is not None:
         x0, y0, x1, y1 = ((value - at) * scale for value, at in zip(hints.box, (*origin, *origin), strict=True))
         y, x = np.mgrid[: shape[0], : shape[1]] + 0.5
         distance = np.hypot((x - (x0 + x1) / 2) / max((x1 - x0) / 2, 1), (y - (y0 + y1) / 2) / max((y1 - y0) / 2, 1))
-        trimap[distance <= 1] = _PROBABLY_INSIDE
+        trimap[distance <= 1] = PROBABLY_INSIDE
         if not hints.inside:
-            trimap[distance <= _MIDDLE] = _INSIDE
-        trimap[(x < x0) | (x > x1) | (y < y0) | (y > y1)] = _OUTSIDE
+            trimap[distance <= _MIDDLE] = INSIDE
+        trimap[(x < x0) | (x > x1) | (y < y0) | (y > y1)] = OUTSIDE
     elif not hints.outside:  # the border of the region stands for what is around the object
-        trimap[:2], trimap[-2:], trimap[:, :2], trimap[:, -2:] = (_OUTSIDE,) * 4
+        trimap[:2], trimap[-2:], trimap[:, :2], trimap[:, -2:] = (OUTSIDE,) * 4
     if hints.box is None:
         near = _drawn(hints.inside, origin, scale, shape, wider=3.0)
-        trimap[near & (trimap != _OUTSIDE)] = _PROBABLY_INSIDE
-    trimap[_drawn(hints.inside, origin, scale, shape)] = _INSIDE
-    trimap[_drawn(hints.outside, origin, scale, shape)] = _OUTSIDE
+        trimap[near & (trimap != OUTSIDE)] = PROBABLY_INSIDE
+    trimap[_drawn(hints.inside, origin, scale, shape)] = INSIDE
+    trimap[_drawn(hints.outside, origin, scale, shape)] = OUTSIDE
     return trimap
-
-
-def _seeds(hints: Hints, origin: tuple[int, int], scale: float, shape: tuple[int, ...]) -> Mask:
-    return _drawn(hints.inside, origin, scale, shape)
 
 
 def _drawn(
@@ -123,9 +112,10 @@ def _drawn(
     return np.array(canvas)
 
 
-def _connected(cv2: object, shape: Mask, seeds: Mask) -> Mask:
+def _connected(shape: Mask, seeds: Mask) -> Mask:
     """Keep the pieces that a stroke inside touches; without strokes, those of a tenth of the largest piece or more."""
-    count, pieces, statistics, _ = cv2.connectedComponentsWithStats(shape.astype(np.uint8))  # type: ignore[attr-defined]
+    cv2 = import_extra("cv2", extra="ui")
+    count, pieces, statistics, _ = cv2.connectedComponentsWithStats(shape.astype(np.uint8))
     if count <= 2:
         return shape
     areas = statistics[:, 4].copy()
