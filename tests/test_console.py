@@ -195,7 +195,7 @@ def test_help_has_one_line_for_each_command_and_fits_80_columns(words, capsys):
     assert max(map(len, lines)) < 80
     commands = [line.split()[0] for line in lines if line.startswith("  ")]
     assert {"propagate", "train", "audit", "demo", "doctor"} <= set(commands)
-    assert len(commands) == len(set(commands)) == 16
+    assert len(commands) == len(set(commands)) == 18
     assert len(lines) <= 24  # one screen
 
 
@@ -215,7 +215,7 @@ def test_help_of_every_command_is_wrapped_and_shows_no_empty_defaults(name, colu
 def test_options_are_in_titled_groups(capsys):
     assert main(["propagate", "--help"]) == 0
     titles = [line for line in capsys.readouterr().out.splitlines() if line.endswith(":") and line[0] != " "]
-    wanted = ["arguments:", "output:", "annotations:", "video:", "method:", "confidence:", "messages:"]
+    wanted = ["arguments:", "output:", "annotations:", "video:", "method:", "confidence:", "measurements:", "messages:"]
     assert titles == ["Examples:", *wanted]
 
 

@@ -20,6 +20,7 @@ class Driven:
         self.page.set_default_timeout(30_000)
         self.messages: list[str] = []
         self.clicks = 0  # presses of the mouse and of keys
+        self._last_job = 0  # the number of the job before the one that was started last
         self.page.on("console", lambda message: self.messages.append(f"{message.type}: {message.text}"))
         self.page.on("pageerror", lambda error: self.messages.append(f"error: {error}"))
         self.page.on("dialog", self._on_dialog)
@@ -95,6 +96,7 @@ class Driven:
     def primary(self, text: str | None = None) -> None:
         """Do what the page proposes."""
         self.clicks += 1
+        self._last_job = self.value("timecycle.store.server.job.number")
         button = self.page.locator("#next button.primary")
         if text is not None:
             button = button.filter(has_text=text)
@@ -115,7 +117,8 @@ class Driven:
 
     def job_done(self, verb: str, *, seconds: float = 180) -> None:
         job = "timecycle.store.server.job"
-        self.until(f'{job}.verb === "{verb}" && !["running", "stopping"].includes({job}.status)', seconds=seconds)
+        ended = f'!["running", "stopping"].includes({job}.status)'
+        self.until(f'{job}.number > {self._last_job} && {job}.verb === "{verb}" && {ended}', seconds=seconds)
         assert self.value(f"{job}.status") == "done", self.value(job)
         self.until("timecycle.store.run.status === 'finished'")
 

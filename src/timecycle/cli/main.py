@@ -30,7 +30,7 @@ _HOW_TO_RESUME = {"propagate": _RESUME, "train": _RESUME, "pack": _AGAIN, "bulk"
 # The class in the module of the command, which is imported only to run the command: torch takes seconds. One line
 # each for `timecycle --help`; `timecycle COMMAND --help` prints the docstring of the class.
 _COMMANDS: dict[str, tuple[str, str]] = {
-    "ui": ("Ui", "do the whole job in the browser: annotate, propagate, review, export"),
+    "ui": ("Ui", "annotate, propagate, review and export in the browser"),
     "demo": ("Demo", "try everything on a small clip: one minute, no download"),
     "propagate": ("Propagate", "propagate the annotations of some frames through a video"),
     "check": ("Check", "list the frames to review first, with a page of pictures"),
@@ -172,9 +172,8 @@ def _help() -> str:
     """One line for each command."""
     return "\n".join(
         (
-            "usage: timecycle COMMAND ..., or timecycle --version",
-            "",
             "Propagate the annotations of a few frames through the whole video.",
+            "usage: timecycle COMMAND ..., or timecycle --version",
             "",
             *(f"  {name:<11}{line}" for name, (_, line) in _COMMANDS.items()),
             "",

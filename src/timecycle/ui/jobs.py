@@ -34,6 +34,7 @@ class Job:
     notes: list[str] = field(default_factory=list)
     error: dict[str, str] | None = None
     result: dict[str, Any] | None = None
+    number: int = 0  # counted from 1: a page knows the job that it started from the one before
 
     @property
     def runs(self) -> bool:
@@ -53,7 +54,7 @@ class Jobs:
         """Start a verb; `when_done` is called with its result if it succeeds, before the pages are told."""
         if self.last.runs:
             raise InUseError(f"{self.last.verb} is still running", remedy="wait until it is done, or pause it")
-        self.last = Job(verb, "running")
+        self.last = Job(verb, "running", number=self.last.number + 1)
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -144,4 +145,5 @@ def described(job: Job) -> dict[str, Any]:
         "notes": job.notes,
         "error": job.error,
         "result": job.result,
+        "number": job.number,
     }

@@ -36,21 +36,21 @@ def serve(
     _check(path, host)
     listener = _listen(host, port)
     access = Access(host, listener.getsockname()[1])
-    say(f"open {access.url}")
-    say("stop with Ctrl-C; nothing is lost")
-    if browser:
-        threading.Thread(target=webbrowser.open, args=(access.url,), daemon=True).start()
-    server = Server(path, out)
-    config = uvicorn.Config(
-        make_app(server, access),
-        log_level="warning",
-        access_log=False,  # it would print the token
-        ws="none",
-        proxy_headers=False,
-        server_header=False,
-        timeout_graceful_shutdown=3,
-    )
-    try:
+    try:  # from the address on: Ctrl-C may come at once
+        say(f"open {access.url}")
+        say("stop with Ctrl-C; nothing is lost")
+        if browser:
+            threading.Thread(target=webbrowser.open, args=(access.url,), daemon=True).start()
+        server = Server(path, out)
+        config = uvicorn.Config(
+            make_app(server, access),
+            log_level="warning",
+            access_log=False,  # it would print the token
+            ws="none",
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=3,
+        )
         _uvicorn_server(config, server.events.close).run(sockets=[listener])
     except KeyboardInterrupt:
         pass

@@ -13,7 +13,7 @@
  * @typedef {{ problem: string, remedy: string, kind?: string }} Problem
  * @typedef {{ verb: string, status: string, done: number, total: number, seconds: number,
  *             etaSeconds: number | null, notes: string[], error: Problem | null,
- *             result: Record<string, any> | null }} Job
+ *             result: Record<string, any> | null, number: number }} Job
  * @typedef {{ version: string, canBrowse: boolean, problem: Problem | null, colours: number[][],
  *             presets: Record<string, string>, directions: Record<string, string>, job: Job,
  *             project: Project | null, key?: string | null }} ServerState
