@@ -77,7 +77,7 @@ def work_on_page(video: Path, truth: list[np.ndarray], work: Path, preset: str) 
             page.primary("Apply")
             page.job_done("correct", seconds=1200)
             page.button("4 Export")
-            page.export("labels", work)
+            page.export("png", work)
             return {
                 "presses": page.clicks,
                 "seconds": round(time.monotonic() - began, 1),

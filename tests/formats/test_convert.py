@@ -71,6 +71,13 @@ def test_a_run_writes_the_formats_it_was_asked_for(template):
         assert exported.video.fps == pytest.approx(12.5)
 
 
+def test_progress_counts_frames(template, tmp_path):
+    told = []
+    convert(template, tmp_path / "labels.xml", progress=lambda done, total: told.append((done, total)))
+    assert told[0] == (1, 12)
+    assert told[-1] == (12, 12)
+
+
 def test_a_run_is_converted_with_its_confidence_and_states(template, tmp_path):
     done = convert(template, tmp_path / "labels.json")
     assert (done.source_format, done.target_format, done.frames) == ("run", "coco", 12)

@@ -16,15 +16,13 @@ from timecycle.formats.registry import FORMATS, read_file, write_file
 from timecycle.formats.video_labels import VideoFacts, VideoLabels
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
-MODULES = {"coco": "pycocotools", "tiff": "tifffile", "sleap": "sleap_io"}
 _COLUMNS = ("labels", "empty frames", "names", "confidence", "states", "size", "frames", "rate")
 _START, _END = "<!-- table: start -->\n", "<!-- table: end -->\n"
 
 
 def missing_extra(one: Format) -> str | None:
     """Return the module that a format needs here and that is not installed."""
-    module = MODULES.get(one.extra or "") if one.name != "deeplabcut" else None  # its CSV needs none
-    return module if module and find_spec(module) is None else None
+    return one.module if one.module and find_spec(one.module) is None else None
 
 
 def round_trip(labels: VideoLabels, one: Format, folder: Path, *, with_video: bool = True) -> VideoLabels:
@@ -129,7 +127,10 @@ def table() -> str:
     for one in FORMATS.values():
         files = ", ".join(f"`{suffix}`" for suffix in one.suffixes) or "folder"
         can = " and ".join(name for name, verb in (("read", one.read), ("write", one.write)) if verb)
-        head = f"| `{one.name}` | {one.title} | {files} | {f'`{one.extra}`' if one.extra else ''} | {can} |"
+        extra = f"`{one.extra}`" if one.extra else ""
+        if one.module is None and one.modules_by_suffix:
+            extra += f", for {', '.join(f'`{suffix}`' for suffix in one.modules_by_suffix)}"
+        head = f"| `{one.name}` | {one.title} | {files} | {extra} | {can} |"
         for kind in (kind for kind in one.kinds if kind in SAMPLES):
             cells = [""] * len(_COLUMNS)
             if one.read and one.write:

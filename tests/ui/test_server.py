@@ -5,7 +5,6 @@ import json
 import signal
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -121,23 +120,9 @@ def test_a_run_of_the_command_line_opens_with_its_objects_and_names(of_run):
     assert set(state["objects"]) >= {"1", "2"}
 
 
-def test_labels_and_exports_are_the_bytes_of_the_run(of_run, run):
+def test_labels_are_the_bytes_of_the_run(of_run, run):
     for index in (0, 9):
         assert of_run.ask("GET", f"/api/labels/{index}").body == (run / "labels" / f"{index:05d}.png").read_bytes()
-    formats = {one["name"] for one in of_run.ask("GET", "/api/run").json["formats"]}
-    assert formats == {"labels", "overlay", "tables", "everything"}
-    for name in formats:
-        job = of_run.job("export", format=name)
-        assert job["status"] == "done", job
-        content = of_run.ask("GET", f"/api/exports/{job['result']['file']}").body
-        if name == "overlay":
-            assert content == (run / "overlay.mp4").read_bytes()
-            continue
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            for entry in archive.namelist():
-                inside = {"labels": f"labels/{entry}", "everything": entry.partition("/")[2]}.get(name, entry)
-                assert archive.read(entry) == (run / inside).read_bytes()
-    assert "format" in of_run.ask("POST", "/api/jobs/export", {"format": "x"}).problem
 
 
 def test_a_correction_concerns_the_objects_that_were_edited_and_can_be_undone(of_run, run):

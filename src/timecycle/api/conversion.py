@@ -2,15 +2,18 @@
 
 import shutil
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from timecycle.errors import OutputError
+from timecycle.extras import install_command, is_installed
 from timecycle.files import make_folder
 from timecycle.formats import matte
-from timecycle.formats.registry import find_format, format_for, read_file, recognise, write_file
-from timecycle.formats.video_labels import VideoFacts, VideoLabels, facts_of
+from timecycle.formats.registry import FORMATS, find_format, format_for, read_file, recognise, write_file
+from timecycle.formats.video_labels import LazyLabels, VideoFacts, VideoLabels, facts_of
 from timecycle.inputs import VideoLike, opened
+from timecycle.labels import Labels
+from timecycle.progress import Bar, ProgressLike, bars_for
 from timecycle.runs.exporting import labels_of_run
 from timecycle.runs.folder import RECORD, OutputFolder
 from timecycle.runs.opened import Run
@@ -27,6 +30,37 @@ class Conversion:
     loses: str  # what the target's format cannot hold
 
 
+@dataclass(frozen=True)
+class TargetFormat:
+    """A way to write labels: a format and the suffix of its files, which is empty for a folder.
+
+    install: the command that installs what it needs; None if everything is there.
+    """
+
+    name: str
+    title: str
+    suffix: str
+    loses: str
+    install: str | None
+
+
+def target_formats(kind: str) -> list[TargetFormat]:
+    """List the formats that labels of a kind can be written in: of each the files that `propagate --format` writes.
+
+    Files of another suffix are listed too where they are of another kind, as DeepLabCut's HDF5 beside its CSV.
+    """
+    listed = []
+    for one in FORMATS.values():
+        if one.write is None or kind not in one.kinds:
+            continue
+        modules = {one.suffixes[0] if one.suffixes else "": one.module, **one.modules_by_suffix}
+        for suffix, module in modules.items():
+            missing = module is not None and one.extra is not None and not is_installed(module)
+            install = install_command(one.extra) if missing and one.extra is not None else None
+            listed.append(TargetFormat(one.name, one.title, suffix, one.loses, install))
+    return listed
+
+
 def convert(
     source: str | Path | Run,
     target: str | Path,
@@ -35,6 +69,7 @@ def convert(
     target_format: str | None = None,
     video: VideoLike | None = None,
     overwrite: bool = False,
+    progress: ProgressLike = None,
 ) -> Conversion:
     """Convert labels from one format to another.
 
@@ -43,6 +78,7 @@ def convert(
     source_format, target_format: names of formats, as "coco", "cvat" or "yolo".
     video: the video of the labels: they must fit it, and formats that need its size, rate or frames take them from it.
     overwrite: replace an existing target.
+    progress: True for a bar, or a function called with (frames read, all frames); some formats read all twice.
     """
     source, target = source.folder if isinstance(source, Run) else Path(source), Path(target)
     with ExitStack() as stack:
@@ -55,7 +91,8 @@ def convert(
         make_folder(target.parent)
         if overwrite and target.is_dir():
             shutil.rmtree(target)
-        write_file(labels, target, name=chosen.name)
+        bar = stack.enter_context(bars_for(progress))(f"writing {chosen.name}")
+        write_file(_counted(labels, bar), target, name=chosen.name)
         return Conversion(read_as, chosen.name, labels.kind.kind, len(labels.labels), chosen.loses)
 
 
@@ -67,6 +104,17 @@ def _read(source: Path, facts: VideoFacts | None, name: str | None) -> tuple[Vid
         return (labels if facts is None else labels.on_video(facts)), "run"
     found = find_format(name) if name is not None else recognise(source)
     return read_file(source, facts, name=found.name if found else None), found.name if found else ""
+
+
+def _counted(labels: VideoLabels, bar: Bar) -> VideoLabels:
+    """Return labels that report how many frames have been read of them."""
+    places = {index: place for place, index in enumerate(labels.labels, 1)}
+
+    def read(index: int) -> Labels:
+        bar(places[index], len(places))
+        return labels.labels[index]
+
+    return replace(labels, labels=LazyLabels(list(places), read))
 
 
 def _check_target(source: Path, target: Path, *, overwrite: bool) -> None:

@@ -203,7 +203,7 @@ def _recognises(path: Path) -> bool:
 
 FORMAT = Format(
     name="deeplabcut",
-    title="DeepLabCut CSV and HDF5 (only HDF5 needs the extra)",
+    title="DeepLabCut tables",
     suffixes=(".csv", ".h5"),
     kinds=("keypoints",),
     loses="of hidden points the confidence, in annotations their position too; size, rate and number of frames",
@@ -211,4 +211,5 @@ FORMAT = Format(
     write=write,
     recognises=_recognises,
     extra="deeplabcut",
+    modules_by_suffix={".h5": "tables"},
 )

@@ -1,7 +1,7 @@
 """What a format is: its functions, and what users are told about it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from timecycle.errors import LabelError
@@ -29,6 +29,7 @@ class Format:
     recognises: Callable[[Path], bool] = lambda _: False
     extra: str | None = None  # optional dependencies that it needs
     module: str | None = None  # that they bring
+    modules_by_suffix: Mapping[str, str] = field(default_factory=dict)  # for files that need others than the first
 
     @property
     def is_folder(self) -> bool:

@@ -1,14 +1,14 @@
-"""What can be exported from a run: one entry for each format, which the page lists.
+"""What can be exported from a run beside the formats of other tools (`format_exports`): files that it has already.
 
-A format writes one file. Everything here exists in the output folder already, so its bytes are those of the command
-line.
+An export is one file, with the bytes of the command line.
 """
 
 import shutil
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from timecycle.files import atomic_write
 
@@ -20,8 +20,8 @@ _DATE = (1980, 1, 1, 0, 0, 0)  # the oldest that a zip can hold: the same run gi
 
 
 @dataclass(frozen=True)
-class Format:
-    """A way to export a run."""
+class Export:
+    """A file that the page offers."""
 
     title: str
     about: str
@@ -39,12 +39,18 @@ def _zip(target: Path, files: Iterable[tuple[Path, str]], progress: OnProgress) 
             progress(done, len(listed))
 
 
+def zip_folder(folder: Path, target: Path, progress: OnProgress) -> None:
+    """Put the files of a folder into a zip."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    _zip(target, ((path, path.relative_to(folder).as_posix()) for path in files), progress)
+
+
 def _labels(folder: Path, target: Path, progress: OnProgress) -> None:
-    _zip(target, ((path, path.name) for path in sorted((folder / "labels").iterdir())), progress)
+    zip_folder(folder / "labels", target, progress)
 
 
 def _tables(folder: Path, target: Path, progress: OnProgress) -> None:
-    names = ("frames.csv", "objects.csv", "keypoints.csv", "run.json")
+    names = ("frames.csv", "objects.csv", "keypoints.csv", "measurements.csv", "run.json")
     _zip(target, ((folder / name, name) for name in names if (folder / name).is_file()), progress)
 
 
@@ -63,21 +69,44 @@ def _file(name: str) -> Write:
     return write
 
 
-FORMATS: dict[str, Format] = {
-    "labels": Format("Labels", "one file for each frame: PNG masks, or CSV points", ".zip", "labels", _labels),
-    "points": Format("Keypoint table", "all points of all frames", ".csv", "keypoints.csv", _file("keypoints.csv")),
-    "overlay": Format(
+EXPORTS: dict[str, Export] = {
+    "measurements": Export(
+        "Measurements",
+        "a table: area, position, axes, speed and confidence of every object on every frame",
+        ".csv",
+        "measurements.csv",
+        _file("measurements.csv"),
+    ),
+    "plot": Export(
+        "Plot of the measurements",
+        "area, path and speed over time",
+        ".png",
+        "measurements.png",
+        _file("measurements.png"),
+    ),
+    "overlay": Export(
         "Overlay video", "the video with its labels drawn on it", ".mp4", "overlay.mp4", _file("overlay.mp4")
     ),
-    "tables": Format("Tables", "confidence of each frame and object", ".zip", "frames.csv", _tables),
-    "everything": Format("Everything", "labels, tables, confidence maps and overlay", ".zip", "run.json", _everything),
+    "labels": Export("Label files", "one file for each frame, as they are on disk", ".zip", "labels", _labels),
+    "tables": Export("Tables", "confidence of each frame and object", ".zip", "frames.csv", _tables),
+    "everything": Export(
+        "Everything", "labels, tables, measurements, confidence and overlay", ".zip", "run.json", _everything
+    ),
 }
 
 
-def available(folder: Path) -> list[dict[str, str]]:
-    """List the formats that a run can be exported to, for the page."""
-    return [
-        {"name": name, "title": one.title, "about": one.about, "suffix": one.suffix}
-        for name, one in FORMATS.items()
-        if (folder / one.needs).exists()
+def available(folder: Path, formats: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """List what a run can be exported to: the formats of other tools first, then files that the run has.
+
+    Label files as they are on disk are left out where a format is just that.
+    """
+    files = [
+        {"name": name, "group": "files", "title": one.title, "about": one.about, "suffix": one.suffix, "install": None}
+        for name, one in EXPORTS.items()
+        if (folder / one.needs).exists() and not (name == "labels" and formats)
     ]
+    labels = [
+        {**{key: one[key] for key in ("name", "title", "suffix", "install")}, "group": "labels", "about": one["loses"]}
+        for one in formats
+    ]
+    return labels + files

@@ -17,6 +17,7 @@ import timecycle as tc
 from timecycle.errors import LabelError, TimecycleError
 from timecycle.files import write_text
 from timecycle.ui.child import described
+from timecycle.ui.exports import EXPORTS
 
 Arguments = dict[str, Any]
 _REPORT_SECONDS = 0.1
@@ -70,11 +71,14 @@ def audit(arguments: Arguments) -> dict[str, Any]:
 
 def export(arguments: Arguments) -> dict[str, Any]:
     """Write the run in a format to a file that the page downloads."""
-    from timecycle.ui.exports import FORMATS  # noqa: PLC0415
+    name, folder, path = arguments["format"], Path(arguments["folder"]), Path(arguments["path"])
+    if name in EXPORTS:
+        EXPORTS[name].write(folder, path, _report)
+    else:
+        from timecycle.ui import format_exports  # noqa: PLC0415, loads torch, which files that exist do not need
 
-    path = Path(arguments["path"])
-    FORMATS[arguments["format"]].write(Path(arguments["folder"]), path, _report)
-    return {"file": path.name, "format": arguments["format"], "bytes": path.stat().st_size}
+        format_exports.write(folder, name, path, _report)
+    return {"file": path.name, "format": name, "bytes": path.stat().st_size}
 
 
 def _check(arguments: Arguments) -> dict[str, Any]:

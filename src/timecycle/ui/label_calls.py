@@ -20,6 +20,7 @@ from timecycle.errors import LabelError, OutputError
 from timecycle.files import make_folder
 from timecycle.labels.names import check_names
 from timecycle.ui.assist import Box, Hints, Stroke, segment
+from timecycle.ui.format_exports import listed
 
 Answer = tuple[dict[str, Any], bytes]
 
@@ -133,6 +134,7 @@ def run_state(arguments: dict[str, Any], _: bytes) -> Answer:
         "objects": columns,
         "queue": _queue(folder),
         "version": _version(folder),
+        "formats": listed(record["labels"]["kind"]) if record["status"] == "finished" else [],
     }, b""
 
 

@@ -13,7 +13,7 @@ from timecycle.errors import LabelError, OutputError, VideoError
 from timecycle.files import lock, make_folder, write_text
 from timecycle.ui.annotations import FIRST_ID, KINDS, Annotations, checked_objects, checked_points, checked_skeleton
 from timecycle.ui.cache import PictureCache
-from timecycle.ui.exports import FORMATS, available
+from timecycle.ui.exports import available
 from timecycle.ui.jobs import Jobs
 from timecycle.ui.workers import Worker, Workers
 
@@ -161,7 +161,8 @@ class Project:
             return {"status": "none"}
         state, _ = await self._workers.labels.call("run_state", {"folder": str(self.paths.folder), "since": since})
         if state["status"] != "none":
-            state["formats"] = available(self.paths.folder) if state["status"] == "finished" else []
+            finished = state["status"] == "finished"
+            state["formats"] = available(self.paths.folder, state.pop("formats")) if finished else []
             state["audit"] = self._findings(state["version"])
         return state
 
@@ -258,10 +259,16 @@ class Project:
 
     async def export(self, name: str) -> None:
         """Write an export to a file that is downloaded afterwards."""
-        if name not in FORMATS:
-            raise OutputError(f"there is no format {name[:40]!r}", remedy=f"choose one of {', '.join(FORMATS)}")
+        state = await self.run_state(since=self.video["frames"])
+        formats = {one["name"]: one for one in state.get("formats", ())}
+        if name not in formats:
+            listed = ", ".join(formats) or "propagate first"
+            raise OutputError(f"this run has no export {name[:40]!r}", remedy=f"choose one of these: {listed}")
+        if formats[name]["install"]:
+            raise OutputError(f"{formats[name]['title']} needs a package", remedy=formats[name]["install"])
         shutil.rmtree(self.paths.exports, ignore_errors=True)  # the last one was downloaded
-        target = make_folder(self.paths.exports) / f"{self.paths.folder.name}_{name}{FORMATS[name].suffix}"
+        suffix = formats[name]["suffix"]
+        target = make_folder(self.paths.exports) / f"{self.paths.folder.name}_{name.removesuffix(suffix)}{suffix}"
         await self._start("export", {"format": name, "path": str(target)})
 
     def exported(self, name: str) -> Path:

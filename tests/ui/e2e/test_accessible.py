@@ -49,7 +49,7 @@ def test_axe_finds_no_violation(browser, folder, tmp_path, dark):
             page.page.wait_for_selector("#section h3")
             check(page, "review")
             page.button("4 Export")
-            page.page.wait_for_selector("[data-name='export-labels']")
+            page.page.wait_for_selector("[data-name='export-png']")
             check(page, "export")
         page.shot(f"41_{scheme}")
 

@@ -6,6 +6,8 @@ import { goTo, pause } from "./player.js";
 import { jobRuns, startJob } from "./run.js";
 import { project, set, store } from "./store.js";
 
+/** @typedef {import("./types.js").Format} Format */
+
 export function drawSection() {
   const key = JSON.stringify([store.step, store.run.version, store.run.status, store.run.queue, store.run.audit,
     store.run.corrections, store.before, store.run.formats, jobRuns(), store.index]);
@@ -61,19 +63,30 @@ function frameButton(index, name, about) {
 }
 
 function exportSection() {
+  /** @param {"files" | "labels"} group */
+  const offered = (group) => make("ul", { className: "list findings whole" },
+    ...store.run.formats.filter((one) => one.group === group).map(exportItem));
   return [
-    make("h3", {}, "Formats"),
-    make("ul", { className: "list findings" }, ...store.run.formats.map((one) =>
-      make("li", {}, make(
-        "button",
-        {
-          type: "button", "data-name": `export-${one.name}`, disabled: jobRuns(),
-          onclick: () => void startJob("export", { format: one.name }),
-        },
-        `${one.title} (${one.suffix.slice(1)})`, make("span", { className: "soft" }, one.about),
-      )))),
+    make("h3", {}, "Results"), offered("files"),
+    store.run.formats.some((one) => one.group === "labels") && make("h3", {}, "Labels for other tools"),
+    offered("labels"),
     make("p", { className: "soft" }, `On disk: ${project()?.folder ?? ""}`),
   ];
+}
+
+/** A file to download; where a package is missing, the command that installs it instead. @param {Format} one */
+function exportItem(one) {
+  const about = one.group === "labels" ? `Cannot hold: ${one.about}` : one.about;
+  return make("li", { className: "offer" },
+    make(
+      "button",
+      {
+        type: "button", "data-name": `export-${one.name}`, disabled: jobRuns() || one.install !== null,
+        onclick: () => void startJob("export", { format: one.name }),
+      },
+      `${one.title} (${one.suffix.slice(1)})`, make("span", { className: "soft" }, about),
+    ),
+    one.install !== null && make("p", { className: "soft" }, "Needs: ", make("code", {}, one.install)));
 }
 
 /** Give the browser a file that was exported. @param {string} name */

@@ -233,9 +233,14 @@ function reviewCard() {
     title(store.step === "export" ? "Export the result" : "Looks good"),
     make("p", {}, store.step === "export" ? "The labels are on disk already; download them in the format you need."
       : "No frame needs a look. Export the result."),
-    store.step === "export" ? primary("Download the labels", () => void startJob("export", { format: "labels" }))
+    store.step === "export" ? primary("Download the labels", () => void startJob("export", { format: plainFormat() }))
       : primary("Export", () => set({ step: "export" })),
   ];
+}
+
+/** The format of the labels on disk: the first that is listed. */
+function plainFormat() {
+  return (store.run.formats.find((one) => one.group === "labels") ?? { name: "labels" }).name;
 }
 
 /** @param {Suggestion} one */

@@ -21,7 +21,8 @@
  *             reason: string, first: number, last: number }} Suggestion
  * @typedef {{ kind: string, first: number, last: number, object: string, message: string }} Finding
  * @typedef {{ confidence: (number | null)[], state: (string | null)[] }} Track
- * @typedef {{ name: string, title: string, about: string, suffix: string }} Format
+ * @typedef {{ name: string, group: "files" | "labels", title: string, about: string, suffix: string,
+ *             install: string | null }} Format  install: the command for a package that is missing
  * @typedef {{ status: "none" | "running" | "finished", kind?: string, names: Record<string, string>,
  *             frames: number, corrections: number, source: string[], confidence: (number | null)[],
  *             objects: Record<string, Track>, queue: Suggestion[] | null, version: string,
