@@ -12,9 +12,10 @@ from pathlib import Path
 import av
 import pytest
 
-from bulk_runs import command, contents, environment, finish, kill_a_worker, run_here, until
+from bulk_runs import SETTINGS, command, contents, environment, finish, kill_a_worker, run_here, until
 from timecycle.bulk.manifest import Item, Shard, read_manifest
 from timecycle.bulk.outputs import Outputs
+from timecycle.cli import main
 from timecycle.errors import SettingsError
 
 
@@ -47,6 +48,37 @@ def test_shards_of_an_array_job_cover_all_videos(corpus, expected, tmp_path, cap
     letters = "".join((tmp_path / "out" / f"dead-{shard}-of-3.jsonl").read_text() for shard in range(3))
     (tmp_path / "out" / "dead.jsonl").write_text(letters)
     check(tmp_path / "out", expected)
+
+
+@pytest.mark.parametrize("chunk", [(), ("--chunk", "2")])
+def test_formats_and_scale_are_those_of_propagate(corpus, tmp_path, capsys, chunk):
+    asked = ("--format", "cvat", "png", "--scale", "4px/mm")
+    (corpus / "two.csv").write_text("video,labels\nv0.mp4,m0.png\nv5.mp4,m5.png\n")
+    out = tmp_path / "out"
+    assert run_here(capsys, corpus, out, *asked, *chunk, manifest="two.csv")[0] == 0
+    for tar in out.rglob("*.tar"):
+        with tarfile.open(tar) as members:
+            members.extractall(out, filter="data")
+    for name in ("v0", "v5"):
+        words = [corpus / f"{name}.mp4", corpus / f"m{name[1]}.png", "-o", tmp_path / name]
+        assert main(["propagate", *map(str, words), *SETTINGS, *asked]) == 0
+        (folder,) = (path for path in out.rglob(name) if path.is_dir())
+        assert contents(folder) == contents(tmp_path / name)
+        assert (folder / "exports").is_dir()
+        assert "mm" in (folder / "measurements.csv").read_text().splitlines()[0]
+    code, said = run_here(capsys, corpus, out, "--format", "cvat", *chunk, manifest="two.csv")
+    assert code != 0  # one output has one set of settings
+    assert "settings" in said
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"), [(("--format", "xls"), "there is no format 'xls'"), (("--scale", "1.2.3"), "is not a scale")]
+)
+def test_wrong_formats_and_scales_are_refused_once(corpus, tmp_path, capsys, asked, problem):
+    code, said = run_here(capsys, corpus, tmp_path / "out", *asked)
+    assert code != 0
+    assert problem in said
+    assert not (tmp_path / "out" / "dead.jsonl").exists()
 
 
 def test_object_store_gets_one_tar_per_video(corpus, expected, bucket, server, tmp_path):

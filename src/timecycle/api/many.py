@@ -1,7 +1,7 @@
 """Label many videos."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from timecycle.errors import SettingsError
 from timecycle.inputs import ConfigLike, EncoderLike, as_config, encoder_reference
 from timecycle.model.registry import PrecisionChoice
 from timecycle.progress import Bar, ProgressLike, bars_for
+from timecycle.runs.exporting import check_formats
+from timecycle.runs.measurements import MeasurementConfig, parse_scale
 from timecycle.runs.outputs import LabelFiles
 
 _CONFIDENCE = ConfidenceConfig()
@@ -38,6 +40,8 @@ def bulk(
     device: Device = "auto",
     precision: PrecisionChoice = "fp32",
     label_files: LabelFiles = "palette",
+    scale: float | str | None = None,
+    formats: Sequence[str] = (),
     allow_damaged: bool = False,
     ray: str | None = None,
     workers: int | None = None,
@@ -54,7 +58,7 @@ def bulk(
         [{"video": "a.mp4", "labels": "a.png"}, ...], where labels are one or several of FILE or FRAME=FILE.
     folder: the output, with a folder for each video: a folder, or an address such as s3://bucket/out.
     encoder: a name or a path; every process loads it. None is the bundled one.
-    config, confidence, label_files: as for `propagate_to_folder`.
+    config, confidence, label_files, scale, formats: as for `propagate_to_folder`.
     device, precision: as for `load_encoder`.
     allow_damaged: label what can be decoded of damaged videos.
     ray: "local" or the address of a cluster, to run on Ray (extra `bulk`), with `workers` videos at once and `threads`
@@ -69,6 +73,8 @@ def bulk(
     A video that fails does not end the call: the result counts them as `dead`, and dead.jsonl says why.
     """
     name = _reference(encoder)
+    check_formats(formats)  # once, not as the failure of every video
+    measurements = MeasurementConfig(None if scale is None else parse_scale(str(scale)))
     part = Shard.parse(shard) if shard else None
     listed: Manifest
     if isinstance(manifest, str | Path):
@@ -86,6 +92,8 @@ def bulk(
             device=device,
             precision=precision,
             label_files=label_files,
+            measurements=measurements,
+            formats=tuple(formats),
             chunk=chunk,
             allow_damaged=allow_damaged,
             manifest=listed.checksum(),

@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,6 +33,7 @@ from timecycle.model.encoder import Encoder
 from timecycle.model.registry import PrecisionChoice, load_encoder
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.video import check_labels
+from timecycle.runs.measurements import MeasurementConfig
 from timecycle.runs.outputs import LabelFiles
 from timecycle.runs.run import Origin, RunSpec, run
 from timecycle.shortages import find_shortage, raise_if_shortage
@@ -53,6 +54,8 @@ class BulkJob:
     device: Device = "auto"
     precision: PrecisionChoice = "fp32"
     label_files: LabelFiles = "palette"
+    measurements: MeasurementConfig = field(default_factory=MeasurementConfig)
+    formats: tuple[str, ...] = ()  # other formats in which to write the labels as well
     chunk: int | None = None  # videos that are committed together; None: each by itself
     allow_damaged: bool = False  # not among the settings: an intact video gives the same output
     manifest: str = ""  # checksum, for the records
@@ -62,11 +65,13 @@ class BulkJob:
 
     def settings(self) -> dict[str, Any]:
         """The settings that all videos of one output must share."""
+        # Only what was asked for: outputs without it keep their settings.
+        asked = {**self.measurements.recorded(), **({"formats": list(self.formats)} if self.formats else {})}
         return {
             "encoder": {"sha256": self.encoder_sha256, "form": self.encoder_form},
             "config": asdict(self.config),
             "confidence": asdict(self.confidence) if self.confidence else {},
-            "outputs": {"label_files": self.label_files} | ({"chunk": self.chunk} if self.chunk else {}),
+            "outputs": {"label_files": self.label_files} | asked | ({"chunk": self.chunk} if self.chunk else {}),
         }
 
 
@@ -210,6 +215,8 @@ def label_video(item: Item, job: BulkJob, folder: Path) -> Record:
             config=job.config,
             confidence=job.confidence,
             label_files=job.label_files,
+            measurements=job.measurements,
+            formats=job.formats,
             origin=origin,
         )
         start = time.monotonic()

@@ -10,7 +10,7 @@ from timecycle.api.many import bulk
 from timecycle.bulk.manifest import Shard
 from timecycle.bulk.scheduler import ALARM_FRACTION, BulkSummary, dead_letters
 from timecycle.cli.console import ExitCode, Result, err, say
-from timecycle.cli.options import RunOptions
+from timecycle.cli.options import FormatOption, RunOptions, ScaleOption
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +39,8 @@ class Bulk(RunOptions):
     chunk: Annotated[
         int | None, arg(metavar="N", help="commit N videos at a time, as one tar: for a million videos")
     ] = None
+    format: FormatOption = ()
+    scale: ScaleOption = None
     retry_failed: Annotated[bool, arg(help="try failed videos again")] = False
     verify: Annotated[bool, arg(help="first compare the checksums of finished videos, not only sizes")] = False
 
@@ -52,6 +54,8 @@ class Bulk(RunOptions):
             device=self.device,
             precision=self.precision,
             label_files=self.label_files,
+            scale=self.scale,
+            formats=self.format,
             allow_damaged=self.allow_damaged,
             ray=self.ray,
             workers=self.workers,

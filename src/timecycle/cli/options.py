@@ -14,6 +14,7 @@ from timecycle import device as devices
 from timecycle.confidence.fusion import ConfidenceConfig
 from timecycle.config import preset_names, propagate_config
 from timecycle.errors import LabelError, SettingsError
+from timecycle.formats.registry import FORMATS
 from timecycle.kernel.library import find_kernel
 from timecycle.labels.reading import is_label_file
 from timecycle.model.encoder import Encoder as LoadedEncoder
@@ -58,6 +59,13 @@ AllowDamaged = Annotated[bool, arg(help="use the frames of a damaged video that 
 LabelFilesOption = Annotated[
     LabelFiles,
     arg(help="write label PNGs with a palette, or as grey values that are the ids (for OpenCV, imageio, scikit-image)"),
+]
+_WRITABLE = ", ".join(one.name for one in FORMATS.values() if one.write is not None)
+FormatOption = Annotated[
+    tuple[str, ...], arg(metavar="NAME ...", help=f"also write the labels to OUT/exports as {_WRITABLE}")
+]
+ScaleOption = Annotated[
+    str | None, arg(metavar="PX[/UNIT]", help="pixels per unit of length, as 4.2px/mm, for measurements.csv")
 ]
 
 

@@ -10,12 +10,22 @@ import numpy as np
 from tyro.conf import Positional, UseAppendAction, arg
 
 from timecycle.cli.console import Result, progress, say
-from timecycle.cli.options import Fps, Kind, Overwrite, RunOptions, VideoArgument, log_video, refuse_swapped
+from timecycle.cli.options import (
+    FormatOption,
+    Fps,
+    Kind,
+    Overwrite,
+    RunOptions,
+    ScaleOption,
+    VideoArgument,
+    log_video,
+    refuse_swapped,
+)
 from timecycle.errors import LabelError, OutputError, SettingsError
 from timecycle.extras import import_extra
 from timecycle.formats import matte
 from timecycle.formats.reading import read_any
-from timecycle.formats.registry import FORMATS, find_format, write_file
+from timecycle.formats.registry import find_format, write_file
 from timecycle.formats.video_labels import facts_of
 from timecycle.labels import Coordinates, Labels, Masks, Texture, path_of, striped
 from timecycle.labels.box import Box, masks_of_boxes, object_in_box, whole_box
@@ -29,8 +39,6 @@ from timecycle.runs.measurements import MeasurementConfig, parse_pairs, parse_sc
 from timecycle.runs.opened import Run
 from timecycle.runs.run import Origin, RunSpec, refuse_inside, run
 from timecycle.video import Video, open_video
-
-_WRITABLE = [one.name for one in FORMATS.values() if one.write is not None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,16 +83,11 @@ class Propagate(RunOptions):
     exhaustive: Annotated[
         bool, arg(help="annotated frames show every object: one that is not annotated there is absent")
     ] = False
-    format: Annotated[
-        tuple[str, ...],
-        arg(metavar="NAME ...", help=f"also write the labels to OUT/exports as {', '.join(_WRITABLE)}"),
-    ] = ()
+    format: FormatOption = ()
     matte: Annotated[
         Path | None, arg(metavar="FILE.mov", help="also write the video with alpha from the masks, as ProRes 4444")
     ] = None
-    scale: Annotated[
-        str | None, arg(metavar="PX[/UNIT]", help="pixels per unit of length, as 4.2px/mm, for measurements.csv")
-    ] = None
+    scale: ScaleOption = None
     pairs: Annotated[
         tuple[str, ...],
         arg(metavar="NAME:NAME ...", help="points whose distances are measured, as nose:tail; for keypoints"),

@@ -45,13 +45,18 @@ def labels_of_run(folder: OutputFolder) -> VideoLabels:
 
 def check_exports(names: Sequence[str], kind: type[Labels]) -> None:
     """Refuse formats that do not exist, cannot hold this kind or lack a package, before any work is done."""
-    for name in names:
-        one = find_format(name)
+    check_formats(names)
+    for one in map(find_format, names):
         if one.write is None or kind.kind not in one.kinds:
             raise SettingsError(
                 f"{one.title} cannot be written from {kind.kind}",
                 remedy=f"choose another --format; this one holds {', '.join(one.kinds)}",
             )
+
+
+def check_formats(names: Sequence[str]) -> None:
+    """Refuse formats that do not exist or lack a package."""
+    for one in map(find_format, names):
         if one.extra is not None and one.module is not None:
             import_extra(one.module, extra=one.extra)
 

@@ -1,0 +1,1 @@
+"""Interfaces of other programs: each package implements that of one host, and imports the API only."""
