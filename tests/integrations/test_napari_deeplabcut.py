@@ -28,7 +28,7 @@ def world():
 
 @pytest.fixture(scope="module")
 def seeds(world):
-    """Points of frame 0 as a Points layer has them, (frame, y, x); x and y are far apart, so that exchanging them shows."""
+    """Points of frame 0 as a Points layer has them, (frame, y, x), with x and y that cannot be exchanged unseen."""
     xy = world.keypoints(0).xy[:2]
     assert np.abs(xy[:, 0] - xy[:, 1]).min() > 5
     return np.column_stack([np.zeros(len(xy)), xy[:, ::-1]])

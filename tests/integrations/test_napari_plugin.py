@@ -35,12 +35,10 @@ def window(qt_app, plugin):
     viewer.close()
 
 
-def test_the_manifest_is_valid_and_every_command_exists():
+def test_the_manifest_is_valid_and_what_its_commands_name_exists():
     manifest = npe2.PluginManifest.from_file(MANIFEST)
     manifest.validate_imports()
     assert [one.display_name for one in manifest.contributions.widgets] == ["Propagate", "DeepLabCut tracking"]
-    for command in manifest.contributions.commands:
-        assert npe2._command_registry.import_python_name(command.python_name) is not None
 
 
 def test_napari_finds_the_manifest_through_the_entry_point():
@@ -66,23 +64,37 @@ def test_videos_and_output_folders_are_read_by_the_plugin_and_other_folders_are_
         npe2.read([str(tmp_path / "photos_timecycle")], stack=False, plugin_name="timecycle")
 
 
-def test_the_widget_opens_in_the_window_and_propagates_a_sample(window, wait_for, tmp_path):
-    window.open_sample("timecycle", "masks")
+def test_the_widget_opens_in_the_window_and_propagates_what_is_painted_there(window, wait_for, tmp_path):
+    world = small_world(frames=6)
+    image = window.add_image(world.video(), rgb=True, name="clip")
     _, widget = window.window.add_plugin_dock_widget("timecycle", "Propagate")
-    assert widget.video_choice.layer.name == "synthetic clip"
-    layer = widget.label_choice.layer
-    assert layer.name == "masks"
+    window.layers.selection.active = image
+    window._new_labels()  # the button of napari
+    layer = window.layers[-1]
+    assert widget.video_choice.layer == image
+    assert widget.label_choice.layer == layer
+    layer.selected_label = 1
+    layer.data_setitem(np.nonzero((world.mask(0) == 1)[None] & (np.arange(6) == 0)[:, None, None]), 1)
     widget.preset_choice.setCurrentText("fast")
     widget.folder_line.setText(str(tmp_path / "run"))
     widget.propagate()
     wait_for(lambda: widget._worker is None)
-    assert (window.layers["masks"].data[-1] > 0).any()
-    window.layers["masks"].data[20][:20, :20] = 1  # a person paints on a wrong frame
+    assert (layer.data[-1] > 0).any()
+    window.dims.set_current_step(0, 3)
+    layer.paint((3, 10, 10), 1)
     widget.propagate()
     wait_for(lambda: widget._worker is None)
     run = tc.Run(tmp_path / "run")
-    assert [frame.index for frame in run.frames if frame.annotated] == [0, 20]
-    assert all(np.array_equal(window.layers["masks"].data[i], run.labels[i].ids) for i in range(len(run)))
+    assert [frame.index for frame in run.frames if frame.annotated] == [0, 3]
+    assert all(np.array_equal(layer.data[i], run.labels[i].ids) for i in range(len(run)))
+
+
+@pytest.mark.parametrize(("key", "kind"), [("masks", "labels"), ("points", "points")])
+def test_samples_open_with_annotations_of_their_first_frame(plugin, viewer, key, kind):
+    layers = viewer.open_sample("timecycle", key)
+    assert [layer._type_string for layer in layers] == ["image", kind]
+    frames = layers[1].data[:, 0] if kind == "points" else np.flatnonzero(layers[1].data.any(axis=(1, 2)))
+    assert np.unique(frames).tolist() == [0]
 
 
 def test_closing_napari_ends_a_propagation(window, wait_for, tmp_path):

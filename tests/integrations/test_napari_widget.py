@@ -228,7 +228,7 @@ def test_a_run_made_from_a_file_is_opened_again_and_corrected(viewer, world, wai
     clip = tmp_path / "clip.mp4"
     write_clip(clip, world)
     run = tc.propagate_to_folder(clip, {0: world.mask(0)}, tmp_path / "clip_timecycle", config="fast")
-    ((pixels, options, kind),) = read_video(str(clip))
+    ((pixels, _, kind),) = read_video(str(clip))
     assert (kind, pixels.shape) == ("image", (FRAMES, *world.mask(0).shape, 3))
     with tc.open_video(clip) as video:
         assert np.array_equal(np.asarray(pixels[5]), video[5].image)
