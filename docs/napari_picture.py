@@ -1,7 +1,8 @@
-"""Make the picture of docs/napari.md, with TIMECYCLE_DATA set: xvfb-run -s "-screen 0 1600x1000x24" python docs/napari_picture.py
+"""Make the picture of docs/napari.md: xvfb-run -s "-screen 0 1600x1000x24" python docs/napari_picture.py
 
-Opens a clip of MDN (CC0) in napari, marks the flower on its first frame by its colour, presses the buttons of the widget,
-and saves the window. Needs napari with a Qt binding, OpenGL in software (Mesa), and Qt's platform xcb.
+Opens a clip of MDN (CC0) in napari, marks the flower on its first frame by its colour, presses the buttons of the
+widget, and saves the window. Needs TIMECYCLE_DATA, napari with a Qt binding, OpenGL in software (Mesa), and
+QT_QPA_PLATFORM=xcb.
 """
 
 import os
@@ -46,11 +47,11 @@ def main() -> None:
 
 
 def _petals(image: np.ndarray) -> np.ndarray:
-    """Return 1 where the first frame shows the petals: the red pixels in the middle."""
+    """Return 3, whose colour stands out, where the first frame shows the petals: the red pixels in the middle."""
     red, green, blue = (image[..., channel].astype(int) for channel in range(3))
     rows, columns = np.indices(red.shape)
     middle = (abs(columns - 205) < 50) & (abs(rows - 120) < 50)
-    return (middle & (red > 150) & (red - np.maximum(green, blue) > 50)).astype(int)
+    return (middle & (red > 150) & (red - np.maximum(green, blue) > 50)).astype(int) * 3
 
 
 def _wait(condition: object, seconds: float = 600) -> None:

@@ -208,8 +208,10 @@ def test_problems_are_told_in_the_widget(widget, viewer, masks, wait_for, tmp_pa
     assert "no frame was edited" in widget.message.text()
     short = viewer.add_labels(np.ones((3, 20, 20), np.uint8), name="short")
     assert widget.label_choice.layer is short  # a new layer is chosen
+    short.name = "renamed"
+    assert widget.label_choice.currentText() == "renamed"
     widget.propagate()
-    assert "has the shape (3, 20, 20)" in widget.message.text()
+    assert "'renamed' has the shape (3, 20, 20)" in widget.message.text()
     viewer.layers.clear()
     widget.propagate()
     assert "there is no video" in widget.message.text()

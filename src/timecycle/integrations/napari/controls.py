@@ -39,9 +39,15 @@ class LayerChoice(QComboBox):
         self._layers = layers
         self.clear()
         self.addItems([layer.name for layer in layers])
+        for layer in layers:
+            layer.events.name.connect(self._show_names)  # once, however often it is asked for
         self.setCurrentIndex(layers.index(chosen) if chosen in layers else 0 if layers else -1)
         self.blockSignals(False)
         self.currentIndexChanged.emit(self.currentIndex())
+
+    def _show_names(self, event: object = None) -> None:
+        for index, layer in enumerate(self._layers):
+            self.setItemText(index, layer.name)
 
 
 def button(text: str, do: Callable[[], None]) -> QPushButton:
