@@ -53,6 +53,12 @@ def run_demo(folder: Path, *, encoder: Encoder, say: Callable[[str], None]) -> D
     return DemoResult(folder, _mean_iou(world, folder / "masks" / "labels"))
 
 
+def sample() -> tuple[np.ndarray, Masks, Keypoints]:
+    """Return the clip of the demo as RGB arrays, with the masks and the keypoints of its first frame."""
+    world = make_world(_WORLD)
+    return world.video(), Masks(world.mask(0)), _keypoints(world, 0)
+
+
 def _write_clip(path: Path, world: World) -> Path:
     arrays = open_video(world.video(), fps=24)
     with VideoWriter(path, Size(_WORLD.height_px, _WORLD.width_px), arrays.time_base) as writer:

@@ -1,0 +1,116 @@
+"""What the widget does off the GUI thread: propagate, correct and undo, through the API."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import timecycle as tc
+from timecycle.errors import TimecycleError
+
+PRESETS = ("fast", "default", "best")
+SUGGESTIONS = 10
+
+Report = Callable[[int, int], None]  # steps done, steps in all; raises CancelledError once the person wants to stop
+
+
+class CancelledError(Exception):
+    """The person cancelled the work."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunState:
+    """What the widget shows of a run: its folder, the confidence of its frames, and the frames to check first."""
+
+    folder: Path
+    confidence: list[float | None]  # by frame; None where it is not known
+    annotated: list[int]
+    suggestions: list[Any]  # with index, confidence and reason; the best first
+    note: str = ""  # why there are no suggestions
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A run after some work, with the labels to show: of the frames that changed, or of all frames for points."""
+
+    state: RunState
+    labels: "Mapping[int, tc.Labels]"
+    message: str
+
+
+def propagate(
+    video: "tc.Video",
+    labels: "Mapping[int, tc.Labels]",
+    folder: Path,
+    *,
+    preset: str,
+    resume: bool = False,
+    overwrite: bool = False,
+    report: Report,
+) -> Result:
+    """Propagate annotations through a video, which is closed at the end, into a new output folder."""
+    with video:
+        run = tc.propagate_to_folder(
+            video,
+            labels,
+            folder,
+            encoder=_encoder(),
+            config=preset,
+            resume=resume,
+            overwrite=overwrite,
+            progress=report,
+        )
+    state = state_of(run)
+    annotated = "1 annotated frame" if len(labels) == 1 else f"{len(labels)} annotated frames"
+    return Result(state, _labels(run, range(len(run))), f"propagated {annotated} through {len(run)} frames")
+
+
+def correct(video: "tc.Video", corrections: "Mapping[int, tc.Labels]", folder: Path, *, report: Report) -> Result:
+    """Propagate again the frames that depend on corrected ones; the video is closed at the end."""
+    run = tc.Run(folder)
+    with video:
+        intervals = tc.correct(run, corrections, video=video, encoder=_encoder(), progress=report)
+    again = sorted({index for one in intervals for index in range(one.first, one.last + 1)})
+    changed = sorted({index for one in intervals for index in one.changed} | set(corrections))
+    message = f"propagated frames {again[0]} to {again[-1]} again; {len(changed)} of {len(run)} frames changed"
+    return Result(state_of(run), _labels(run, changed), message)
+
+
+def undo(folder: Path, *, report: Report) -> Result:
+    """Take the last corrections back."""
+    frames = tc.undo(folder)
+    run = tc.Run(folder)
+    message = f"took the correction of {', '.join(f'frame {index}' for index in frames)} back"
+    return Result(state_of(run), _labels(run, range(len(run))), message)
+
+
+def state_of(run: "tc.Run") -> RunState:
+    """Read the confidence of a run and rank the frames to check."""
+    confidence = [frame.confidence for frame in run.frames]
+    annotated = [frame.index for frame in run.frames if frame.annotated]
+    try:
+        return RunState(run.folder, confidence, annotated, list(tc.check(run, count=SUGGESTIONS).queue))
+    except TimecycleError as error:  # a run without confidence is a result all the same
+        return RunState(run.folder, confidence, annotated, [], str(error))
+
+
+def free_folder(video: str | None, name: str) -> Path:
+    """Propose a new output folder: beside the file of the video, or in the home folder if it has no file."""
+    stem = "".join(one if one.isalnum() else "_" for one in name)
+    base = Path.home() / stem if video is None else Path(video)
+    first = base.with_name(f"{base.stem}_timecycle")
+    following = (first.with_name(f"{first.name}_{number}") for number in count(2))
+    return first if not first.exists() else next(one for one in following if not one.exists())
+
+
+def _labels(run: "tc.Run", frames: Any) -> "dict[int, tc.Labels]":
+    """Read the labels of some frames; of points those of all frames, as a Points layer has one array for all."""
+    keypoints = run.record["labels"]["kind"] == tc.Keypoints.kind
+    return {index: run.labels[index] for index in (range(len(run)) if keypoints else frames)}
+
+
+@cache
+def _encoder() -> "tc.Encoder":
+    return tc.load_encoder()
