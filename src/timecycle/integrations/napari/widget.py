@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from napari.layers import Points
 from napari.qt.threading import create_worker
 from napari.utils.notifications import show_error
 from qtpy.QtCore import Signal
@@ -88,14 +89,14 @@ class PropagateWidget(QWidget):
         self.suggestions.itemClicked.connect(lambda item: self.go_to_frame(item.data(_FRAME)))
 
     def _lay_out(self) -> None:
-        self._form = QFormLayout()
-        self._form.addRow("Video", self.video_choice)
-        self._form.addRow("Annotations", self.label_choice)
-        self._form.addRow("Point names", self.point_names)
-        self._form.addRow("Preset", self.preset_choice)
-        self._form.addRow("Folder", row(self.folder_line, self.browse_button))
+        form = QFormLayout()
+        form.addRow("Video", self.video_choice)
+        form.addRow("Annotations", self.label_choice)
+        form.addRow("Point names", self.point_names)
+        form.addRow("Preset", self.preset_choice)
+        form.addRow("Folder", row(self.folder_line, self.browse_button))
         layout = QVBoxLayout(self)
-        layout.addLayout(self._form)
+        layout.addLayout(form)
         layout.addWidget(row(self.propagate_button, self.cancel_button))
         layout.addWidget(self.progress_bar)
         layout.addWidget(self.message)
@@ -250,7 +251,7 @@ class PropagateWidget(QWidget):
     def _choose_layer(self, index: int = 0) -> None:
         """Show what is known of the chosen layers."""
         layer, shown = self.label_choice.layer, self._shown_run()
-        self._form.setRowVisible(self.point_names, layer is not None and not hasattr(layer, "brush_size"))
+        self.point_names.setEnabled(isinstance(layer, Points))
         if shown is None:
             self._show_run(None)
             image = self.video_choice.layer
