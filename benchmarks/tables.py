@@ -963,6 +963,63 @@ _ABLATIONS: dict[str, tuple[tuple[str, ...], str]] = {
 _ENCODERS = (DEFAULT_ENCODER, "vgg16", "efficientnet-lite0-s8", "rgb")
 _CONTROLS = ("vgg16_fp32", "rgb", "efficientnet_lite0_s8", "sift", "dis_flow", "random_resnet18", "identity")
 
+
+def _ui_assist(results: Results) -> str:
+    """Tabulate what strokes of the assisted tool bring, on composites with and without the mask before the stroke."""
+    davis, composites = (_record(results, name) for name in ("ui_assist", "ui_assist_composites"))
+    shown = {
+        "composites, all strokes at once": composites["measured"]["at_once"],
+        "composites": composites["measured"]["segment"],
+        "DAVIS-2016 val": davis["measured"],
+    }
+    strokes = range(davis["settings"]["strokes"] + 1)
+    rows = [
+        [
+            name,
+            *(f"{one['mean'][column]:.3f}" for column in ("box", *(f"strokes_{i}" for i in strokes))),
+            str(one["strokes_that_made_it_worse"]),
+            f"{one['mean']['seconds']:.2f}",
+            f"{one['longest_seconds']:.2f}",
+        ]
+        for name, one in shown.items()
+    ]
+    heads = ["first frames of", "box itself", "box", *(f"{i} stroke{'s' * (i > 1)}" for i in strokes if i)]
+    table = markdown([*heads, "made worse", "seconds", "longest"], rows, right=tuple(range(1, len(heads) + 3)))
+    return (
+        f"{table}\nMean IoU with the true mask. Made worse: strokes that lowered it by more than 0.05. Seconds of an "
+        f"answer on one core, its median and the longest. {_origin(davis)}\n"
+    )
+
+
+def _ui_page(results: Results) -> str:
+    """Tabulate the measurements of the page in a browser."""
+    record = _record(results, "ui_page")
+    measured = record["measured"]
+    start, scrub, memory = measured["start"], measured["scrub"], measured["memory"]
+    rows = [
+        ["from the command to the first frame", f"{start['to_first_frame_seconds']:.1f} s"],
+        ["from the command to the first stroke", f"{start['to_first_stroke_seconds']:.1f} s"],
+        [
+            f"a random frame on the screen, median of {scrub['frames']}",
+            f"{scrub['page_median_seconds']:.2f} s, the bare decode {scrub['bare_median_seconds']:.2f} s",
+        ],
+        ["a step of a stroke, median", f"{measured['stroke']['median_milliseconds']:.1f} ms"],
+        [
+            f"the same with {measured['many_objects']['objects']} objects",
+            f"{measured['many_objects']['stroke']['median_milliseconds']:.1f} ms",
+        ],
+        *(
+            [
+                f"memory after {row['scrubs']:,} random frames",
+                f"server {row['server_mb']} MB, frames {row['frames_mb']} MB, page {row['page_heap_mb']} MB",
+            ]
+            for row in (memory[0], memory[-1])
+        ),
+    ]
+    table = markdown(["of the page", "measured"], rows, right=())
+    return f"{table}\nThe video: {record['settings']['long']}; memory with a smaller one. {_origin(record)}\n"
+
+
 TABLES: Mapping[str, Callable[[Results], str]] = {
     "davis2016_480p": _davis_large,
     "headline": _headline,
@@ -1003,6 +1060,8 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "fuzz": _fuzz,
     "matching_arithmetic": _matching_arithmetic,
     "kills": _kills,
+    "ui_assist": _ui_assist,
+    "ui_page": _ui_page,
 }
 
 

@@ -1,16 +1,21 @@
 """Evaluate the assisted tool of the page: a box around the object, GrabCut in it, and corrective strokes.
 
-    python benchmarks/ui_assist.py DATA
+    python benchmarks/ui_assist.py DATA                      the first frames of DAVIS-2016 val
+    python benchmarks/ui_assist.py FOLDER ... --composites   those of composites, to choose settings with
 
-The first frames of DAVIS-2016 val, each with the box around its true mask. A simulated person strokes the largest piece
+Composites are also segmented with all strokes at once, without the mask before the last stroke.
+
+Each frame comes with the box around its true mask. A simulated person strokes the largest piece
 of what is wrong, along its middle, and looks again: inside where the object is missing, outside where it is too much.
-Seconds are those of one answer, on one thread. Results: ui_assist.json.
+Seconds are those of one answer, on one thread. Results: ui_assist.json, ui_assist_composites.json.
 """
 
 import argparse
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean, median
+from typing import Any
 
 import cv2
 import numpy as np
@@ -20,18 +25,20 @@ from timecycle.evaluation.metrics.masks import jaccard
 from timecycle.evaluation.protocols.davis import find_davis
 from timecycle.labels import Masks
 from timecycle.ui import assist
-from timecycle.ui.assist import Hints, Mask, Stroke, segment
+from timecycle.ui.assist import Hints, Mask, Stroke, segment, segment_at_once
 from timecycle.video import open_video
 
 STROKES = 3
+Segment = Callable[[np.ndarray, Hints, tuple[int, int]], Mask]
+_WORSE = 0.05
 _WIDTH_PX = 8.0  # as the page draws them on a frame of 480p
 
 
-def answer(image: np.ndarray, hints: Hints) -> tuple[Mask, float]:
+def answer(image: np.ndarray, hints: Hints, how: Segment) -> tuple[Mask, float]:
     """Return the mask of the whole frame, and the seconds it took."""
     began = time.perf_counter()
     x0, y0, x1, y1 = hints.region(image.shape[0], image.shape[1])
-    part = segment(np.ascontiguousarray(image[y0:y1, x0:x1]), hints, (x0, y0))
+    part = how(np.ascontiguousarray(image[y0:y1, x0:x1]), hints, (x0, y0))
     seconds = time.perf_counter() - began
     whole = np.zeros(image.shape[:2], bool)
     whole[y0:y1, x0:x1] = part
@@ -49,7 +56,8 @@ def corrected(hints: Hints, mask: Mask, ground_truth: Mask) -> Hints:
     ys, xs = np.nonzero(depth >= 0.6 * depth.max())
     order = np.argsort(xs if np.ptp(xs) >= np.ptp(ys) else ys)
     points = [(float(xs[i]), float(ys[i])) for i in order[:: max(1, len(order) // 12)]]
-    stroke = Stroke(points[:1] if depth.max() < _WIDTH_PX / 2 else points, min(_WIDTH_PX, 2 * float(depth.max())))
+    width_px, drawn = min(_WIDTH_PX, 2 * float(depth.max())), len(hints.inside) + len(hints.outside)
+    stroke = Stroke(points[:1] if depth.max() < _WIDTH_PX / 2 else points, width_px, drawn)
     if is_missing:
         return Hints(hints.box, [*hints.inside, stroke], hints.outside)
     return Hints(hints.box, hints.inside, [*hints.outside, stroke])
@@ -62,13 +70,15 @@ def _largest(region: Mask) -> Mask:
     return np.asarray(pieces == 1 + int(np.argmax(statistics[1:, 4])))
 
 
-def measure(data: Path) -> dict[str, dict[str, float]]:
+def measure(root: Path, how: Segment = segment) -> dict[str, dict[str, float]]:
     """Return the overlap (J) with the true mask after the box and after each stroke, and the seconds of an answer."""
     scores = {}
-    for clip in find_davis(data / "davis2016", year="2016").clips:
-        folders = (data / "davis2016" / part / "480p" / clip.name for part in ("JPEGImages", "Annotations"))
+    for clip in find_davis(root, year="2016").clips:
+        folders = (root / part / "480p" / clip.name for part in ("JPEGImages", "Annotations"))
         images, annotations = (min(folder.iterdir()) for folder in folders)
         image, ground_truth = open_video(images)[0].image, Masks.read(annotations).ids > 0
+        if not ground_truth.any():  # the object of a composite may come later
+            continue
         rows, columns = (np.flatnonzero(ground_truth.any(axis=axis)) for axis in (1, 0))
         box = (int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1)
         whole = np.zeros_like(ground_truth)
@@ -76,7 +86,7 @@ def measure(data: Path) -> dict[str, dict[str, float]]:
         row = {"box": round(float(jaccard(whole, ground_truth)), 4)}
         hints, times = Hints(box, [], []), []
         for strokes in range(STROKES + 1):
-            mask, seconds = answer(image, hints)
+            mask, seconds = answer(image, hints, how)
             times.append(seconds)
             row[f"strokes_{strokes}"] = round(float(jaccard(mask, ground_truth)), 4)
             hints = corrected(hints, mask, ground_truth)
@@ -85,18 +95,43 @@ def measure(data: Path) -> dict[str, dict[str, float]]:
     return scores
 
 
+def _summary(scores: dict[str, dict[str, float]]) -> dict[str, Any]:
+    """Add the means, and how often a stroke made the mask worse by more than 0.05."""
+    means = {name: round(fmean(one[name] for one in scores.values()), 4) for name in next(iter(scores.values()))}
+    pairs = [(row[f"strokes_{i}"], row[f"strokes_{i + 1}"]) for row in scores.values() for i in range(STROKES)]
+    falls = [before - after for before, after in pairs]
+    summary = {
+        "mean": means,
+        "longest_seconds": max(one["longest_seconds"] for one in scores.values()),
+        "strokes_that_made_it_worse": sum(fall > _WORSE for fall in falls),
+        "worst_fall": round(max(falls), 4),
+        "sequences": scores,
+    }
+    print({name: value for name, value in summary.items() if name != "sequences"})
+    return summary
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    data = parser.parse_args().data
+    parser.add_argument("data", type=Path, nargs="+")
+    parser.add_argument("--composites", action="store_true", help="DATA is a folder that `make_composites` wrote")
+    arguments = parser.parse_args()
     cv2.setNumThreads(1)
     began = time.monotonic()
-    scores = measure(data)
-    means = {name: round(fmean(one[name] for one in scores.values()), 4) for name in next(iter(scores.values()))}
-    print(means)
-    settings = {"iterations": assist._ITERATIONS, "max_pixels": assist._MAX_PIXELS, "strokes": STROKES}
-    measured = {"mean": means, "sequences": scores}
-    write_record("ui_assist", settings=settings, measured=measured, seconds=time.monotonic() - began)
+    roots = arguments.data if arguments.composites else [arguments.data[0] / "davis2016"]
+    measured = _summary({f"{root.name}/{name}": row for root in roots for name, row in measure(root).items()})
+    if arguments.composites:
+        at_once = {f"{root.name}/{name}": row for root in roots for name, row in measure(root, segment_at_once).items()}
+        measured = {"segment": measured, "at_once": _summary(at_once)}
+    settings = {
+        "iterations": [assist._ITERATIONS, assist._ITERATIONS_AGAIN],
+        "max_pixels": assist._MAX_PIXELS,
+        "near": assist._NEAR,
+        "strokes": STROKES,
+        "frames": "composites" if arguments.composites else "DAVIS-2016 val, first frames",
+    }
+    name = "ui_assist_composites" if arguments.composites else "ui_assist"
+    write_record(name, settings=settings, measured=measured, seconds=time.monotonic() - began)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
 
 The long video is generated: ten minutes of 1080p with a keyframe every 250 frames, the hardest case for random access.
 A scrub is measured from the wish for a frame to its picture on the canvas, beside the bare decode of the same frame by
-the same reader in this process, in turn. Results: ui_page.json.
+the same reader in this process, in turn. What is measured is kept in DIR/parts.json: run the command
+again after an interruption. Results: ui_page.json.
 """
 
 import argparse
@@ -70,7 +71,8 @@ def make_video(path: Path, *, seconds: int, width: int, height: int, gop: int) -
         "sc_threshold": "0",
         "crf": "30",
     }
-    with av.open(str(path), "w") as container:
+    unfinished = path.with_name(f"unfinished_{path.name}")
+    with av.open(str(unfinished), "w") as container:
         stream = container.add_stream("libx264", rate=FPS)
         stream.width, stream.height, stream.pix_fmt, stream.options = width, height, "yuv420p", options
         for index in range(FPS * seconds):
@@ -78,7 +80,7 @@ def make_video(path: Path, *, seconds: int, width: int, height: int, gop: int) -
             image = np.ascontiguousarray(picture[y : y + height, x : x + width])
             container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
         container.mux(stream.encode(None))
-    return path
+    return unfinished.rename(path)
 
 
 def open_page(driver: Any, server: Served) -> Page:
@@ -143,17 +145,23 @@ def measure_stroke(page: Page) -> dict[str, float]:
     }
 
 
-def measure_memory(page: Page, server: Served, *, scrubs: int) -> list[dict[str, Any]]:
-    """Scrub to random frames again and again; returns the memory of every process, in MB, on the way."""
+def measure_memory(page: Page, server: Served, *, scrubs: int, deadline: float) -> list[dict[str, Any]]:
+    """Scrub to random frames again and again; returns the memory of every process, in MB, on the way.
+
+    Memory belongs to one server, so this part is not resumed: past the deadline it ends with what it has.
+    """
     frames = page.evaluate("() => timecycle.project().video.frames")
     chance, rows = random.Random(1), []
     for done in range(1, scrubs + 1):
         page.evaluate(_SCRUB, chance.randrange(frames))
-        if done in (scrubs // 10, scrubs // 4, scrubs // 2, 3 * scrubs // 4, scrubs):
+        is_late = time.monotonic() > deadline
+        if done in (scrubs // 10, scrubs // 4, scrubs // 2, 3 * scrubs // 4, scrubs) or is_late:
             page.evaluate("() => globalThis.gc?.()")
             heap = page.evaluate("() => performance.memory.usedJSHeapSize")
             rows.append({"scrubs": done, "page_heap_mb": heap >> 20, **_memory_mb(server.process.pid)})
             print(json.dumps(rows[-1]), flush=True)
+        if is_late:
+            break
     return rows
 
 
@@ -195,39 +203,68 @@ def measure_objects(page: Page, *, count: int) -> dict[str, Any]:
     return {"objects": count, "repaint_seconds": round(time.monotonic() - began, 3), "stroke": measure_stroke(page)}
 
 
+class Parts:
+    """What has been measured so far, kept in a file."""
+
+    def __init__(self, path: Path, settings: dict[str, Any]) -> None:
+        self._path, self._settings = path, settings
+        kept = json.loads(path.read_text()) if path.is_file() else {}
+        self.measured: dict[str, Any] = kept["measured"] if kept.get("settings") == settings else {}
+
+    def keep(self, **parts: Any) -> None:
+        self.measured |= parts
+        self._path.write_text(json.dumps({"settings": self._settings, "measured": self.measured}, indent=2))
+        print(json.dumps(parts, indent=2), flush=True)
+
+
+def measure_long(driver: Any, long: Path, work: Path, parts: Parts) -> None:
+    """Measure the start, scrubs and strokes with the long video."""
+    for out in work.glob("out*"):
+        shutil.rmtree(out)
+    server, page, start = measure_start(driver, long, work)
+    try:
+        parts.keep(
+            start=start,
+            scrub=measure_scrubs(page, long, count=50),
+            stroke=measure_stroke(page),
+            many_objects=measure_objects(page, count=50),
+        )
+    finally:
+        page.close()
+        server.stop()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--seconds", type=int, default=600)
     parser.add_argument("--scrubs", type=int, default=10_000)
+    parser.add_argument("--minutes", type=float, default=240, help="end the part about memory after so long")
     arguments = parser.parse_args()
     work: Path = arguments.work
     work.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    measured: dict[str, Any] = {}
     long, short = work / "long.mp4", work / "short.mp4"
     if not long.is_file():
         make_video(long, seconds=arguments.seconds, width=1920, height=1080, gop=GOP)
     if not short.is_file():
         make_video(short, seconds=60, width=640, height=360, gop=12)
+    settings = {
+        "long": f"{arguments.seconds} s of 1920x1080, {FPS} fps, a keyframe every {GOP} frames",
+        "scrubs": arguments.scrubs,
+    }
+    parts = Parts(work / "parts.json", settings)
     with sync_playwright() as driver:
-        for out in work.glob("out*"):
-            shutil.rmtree(out)
-        server, page, measured["start"] = measure_start(driver, long, work)
-        try:
-            measured["scrub"] = measure_scrubs(page, long, count=50)
-            measured["stroke"] = measure_stroke(page)
-            measured["many_objects"] = measure_objects(page, count=50)
-            print(json.dumps(measured, indent=2), flush=True)
-        finally:
-            server.stop()
-        server = Served(short, "-o", work / "out_short", cwd=work)
-        try:
-            measured["memory"] = measure_memory(open_page(driver, server), server, scrubs=arguments.scrubs)
-        finally:
-            server.stop()
-    settings = {"long": f"{arguments.seconds} s of 1920x1080, {FPS} fps, a keyframe every {GOP} frames"}
-    write_record("ui_page", settings=settings, measured=measured, seconds=time.monotonic() - began)
+        if "many_objects" not in parts.measured:
+            measure_long(driver, long, work, parts)
+        if "memory" not in parts.measured:
+            server = Served(short, "-o", work / "out_short", cwd=work)
+            try:
+                page, deadline = open_page(driver, server), began + 60 * arguments.minutes
+                parts.keep(memory=measure_memory(page, server, scrubs=arguments.scrubs, deadline=deadline))
+            finally:
+                server.stop()
+    write_record("ui_page", settings=settings, measured=parts.measured, seconds=time.monotonic() - began)
 
 
 if __name__ == "__main__":

@@ -87,7 +87,12 @@ def hints_of(hints: dict[str, Any]) -> Hints:
             x0, y0, x1, y1 = (int(value) for value in box)
             corners = (min(x0, x1), min(y0, y1), max(x0, x1) + 1, max(y0, y1) + 1)
         inside, outside = (
-            [Stroke([(float(x), float(y)) for x, y in one["points"]], float(one["width_px"])) for one in hints[side]]
+            [
+                Stroke(
+                    [(float(x), float(y)) for x, y in one["points"]], float(one["width_px"]), int(one.get("order", 0))
+                )
+                for one in hints[side]
+            ]
             for side in ("inside", "outside")
         )
         numbers = [value for one in (*inside, *outside) for point in one.points for value in point]

@@ -13,7 +13,7 @@ import { drawSoon, repaint, zoomScale } from "./view.js";
 /** @type {Position | null} */
 let pointer = null;
 
-/** @typedef {{ points: [number, number][], width_px: number }} Stroke */
+/** @typedef {{ points: [number, number][], width_px: number, order: number }} Stroke  order: among all strokes */
 const assist = {
   frame: -1,
   object: -1,
@@ -54,6 +54,11 @@ function fresh() {
   return assist.frame !== store.index || assist.object !== store.objectId || !assist.base;
 }
 
+/** How many strokes there are. */
+function count() {
+  return assist.inside.length + assist.outside.length;
+}
+
 /** Forget the marks of the assisted tool. */
 export function clearMarks() {
   Object.assign(assist, { base: null, box: null, inside: [], outside: [], start: null, stroke: null, mode: "box" });
@@ -77,7 +82,7 @@ function assistDown(at, event) {
   if (assist.mode === "box" && !isOutside) assist.start = at;
   else {
     assist.side = isOutside ? "outside" : "inside";
-    assist.stroke = { points: [[at.x, at.y]], width_px: Math.max(3, 8 / zoomScale()) };
+    assist.stroke = { points: [[at.x, at.y]], width_px: Math.max(3, 8 / zoomScale()), order: count() };
   }
 }
 
@@ -96,7 +101,7 @@ function assistUp(at) {
       assist.box = [Math.round(x), Math.round(y), Math.round(at.x), Math.round(at.y)];
     } else {
       // A click marks what is under it.
-      assist.inside.push({ points: [[at.x, at.y]], width_px: Math.max(5, 12 / zoomScale()) });
+      assist.inside.push({ points: [[at.x, at.y]], width_px: Math.max(5, 12 / zoomScale()), order: count() });
     }
     assist.start = null;
   } else if (assist.stroke) {
