@@ -8,6 +8,7 @@ ends too.
 import asyncio
 import contextlib
 import json
+import os
 import sys
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,9 @@ from timecycle.errors import TimecycleError, VideoError
 from timecycle.ui.messages import HEADER, MAX_BYTES, packed
 
 Answer = tuple[dict[str, Any], bytes]
+
+# The decoder's threads free what others allocated; with an arena for each, glibc keeps more and more of it.
+_ENVIRONMENT = {"MALLOC_ARENA_MAX": "1"}
 
 
 class Worker:
@@ -93,6 +97,7 @@ class Worker:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the server, which then closes its workers
+            env={**_ENVIRONMENT, **os.environ},
         )
 
     async def _end(self) -> int | None:
