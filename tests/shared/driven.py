@@ -33,7 +33,9 @@ class Driven:
     def opened(self) -> "Driven":
         """Wait for the first frame."""
         self.until("window.timecycle?.project()")
-        self.shows(self.value("timecycle.store.index"))
+        drawn = "document.getElementById('canvas').dataset"
+        # Compared in the page: where it left off is restored in between.
+        self.until(f"[{drawn}.shown, {drawn}.labels].every((one) => one === String(timecycle.store.index))")
         return self
 
     def until(self, condition: str, *, seconds: float = 30) -> None:

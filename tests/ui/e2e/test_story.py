@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from driven import Driven
-from served import served
+from served import served, wait_for
 
 
 def command(*words: object, cwd: Path) -> None:
@@ -76,8 +76,7 @@ def correct(page: Driven, at: Scaled) -> tuple[int, dict[str, int]]:
     drawn = page.mask_sizes()
     page.primary("Apply 1 corrected frame")
     page.job_done("correct")
-    page.shows(suggested)
-    assert page.mask_sizes() == drawn
+    wait_for(lambda: page.mask_sizes() == drawn)  # loaded again: the correction has changed the run
     return suggested, drawn
 
 
@@ -88,7 +87,7 @@ def toggle(page: Driven, index: int, drawn: dict[str, int]) -> None:
     page.until("timecycle.store.before")
     page.until("document.getElementById('badge').textContent.includes('before')")
     page.shows(index)
-    assert page.mask_sizes() != drawn
+    wait_for(lambda: page.mask_sizes() not in ({}, drawn))  # until the labels of before are loaded
     page.shot("10_before")
     page.press("x")
     page.until("!timecycle.store.before")
