@@ -23,6 +23,7 @@ from cached_encoder import CachedEncoder
 from inference import plain_at_240
 from timecycle.data.corpus.index import find_videos
 from timecycle.labels import Masks
+from timecycle.labels.grab_cut import OUTSIDE, PROBABLY_INSIDE, PROBABLY_OUTSIDE, grab_cut
 from timecycle.model.encoder import Encoder
 from timecycle.model.inference import ResNetEncoder
 from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
@@ -74,15 +75,14 @@ def moving_region(first: np.ndarray, later: np.ndarray) -> np.ndarray | None:
     rows, columns = first.shape[:2]
     x0, y0 = max(1, left - round(_MARGIN * width)), max(1, top - round(_MARGIN * height))
     x1, y1 = min(columns - 1, left + round((1 + _MARGIN) * width)), min(rows - 1, top + round((1 + _MARGIN) * height))
-    state = np.full((rows, columns), cv2.GC_BGD, np.uint8)
-    state[y0:y1, x0:x1] = cv2.GC_PR_BGD
-    state[labels == largest] = cv2.GC_PR_FGD
-    if not (state == cv2.GC_PR_FGD).any() or not (state == cv2.GC_BGD).any():
+    trimap = np.full((rows, columns), OUTSIDE, np.uint8)
+    trimap[y0:y1, x0:x1] = PROBABLY_OUTSIDE
+    trimap[labels == largest] = PROBABLY_INSIDE
+    if not (trimap == PROBABLY_INSIDE).any() or not (trimap == OUTSIDE).any():
         return None
-    cv2.setRNGSeed(0)
-    models = np.zeros((2, 1, 65))
-    cv2.grabCut(first, state, None, models[0], models[1], _ITERATIONS, cv2.GC_INIT_WITH_MASK)  # type: ignore[call-overload]
-    mask: np.ndarray = np.isin(state, (cv2.GC_FGD, cv2.GC_PR_FGD))
+    mask: np.ndarray = grab_cut(
+        first, lambda *_: trimap, iterations=_ITERATIONS, max_pixels=rows * columns, extra="assist"
+    )
     return mask if _SHARE[0] <= mask.mean() <= _SHARE[1] else None
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from annotated_twice import spec_of
 from clips import small_world, write_clip
 from label_samples import SIZE, masks
-from oracle import OracleEncoder
 from timecycle.api.conversion import convert
 from timecycle.cli.main import main
 from timecycle.errors import LabelError, OutputError, SettingsError
@@ -17,10 +17,9 @@ from timecycle.formats.reading import read_any
 from timecycle.formats.registry import FORMATS, read_file, write_file
 from timecycle.formats.video_labels import VideoFacts, VideoLabels, facts_of
 from timecycle.labels import Masks
-from timecycle.propagation.settings import PropagateConfig
 from timecycle.review.corrections import correct, undo
 from timecycle.runs.opened import Run
-from timecycle.runs.run import RunSpec, run
+from timecycle.runs.run import run
 from timecycle.video import open_video
 
 pytest.importorskip("pycocotools")
@@ -33,14 +32,7 @@ def world():
 
 @pytest.fixture(scope="module")
 def spec(world):
-    return RunSpec(
-        video=open_video(world.video(), fps=12.5),
-        labels={0: Masks(world.mask(0)), 11: Masks(world.mask(11))},
-        encoder=OracleEncoder(world, stride_px=4),
-        config=PropagateConfig(window_px=32, anchor_window_px=32),
-        names={"1": "Müllers Zelle"},
-        formats=("coco", "ytvis"),
-    )
+    return spec_of(world, names={"1": "Müllers Zelle"}, formats=("coco", "ytvis"))
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from annotated_twice import spec_of
 from clips import small_world
-from oracle import OracleEncoder
 from timecycle.errors import OutputError, SettingsError
 from timecycle.labels import Coordinates, Keypoints, Masks
 from timecycle.propagation.settings import PropagateConfig
@@ -17,8 +17,7 @@ from timecycle.review.corrections import correct, undo
 from timecycle.runs.folder import OutputFolder
 from timecycle.runs.measurements import MeasurementConfig, Scale, parse_pairs, parse_scale
 from timecycle.runs.opened import Run
-from timecycle.runs.run import RunSpec, run
-from timecycle.video import open_video
+from timecycle.runs.run import run
 
 CONFIG = PropagateConfig(window_px=32, anchor_window_px=32)
 
@@ -30,14 +29,7 @@ def world():
 
 @pytest.fixture(scope="module")
 def spec(world):
-    return RunSpec(
-        video=open_video(world.video(), fps=12.5),
-        labels={0: Masks(world.mask(0)), 11: Masks(world.mask(11))},
-        encoder=OracleEncoder(world, stride_px=4),
-        config=CONFIG,
-        names={"1": "Müller's cell"},
-        measurements=MeasurementConfig(Scale(4.0, "mm")),
-    )
+    return spec_of(world, names={"1": "Müller's cell"}, measurements=MeasurementConfig(Scale(4.0, "mm")))
 
 
 @pytest.fixture(scope="module")

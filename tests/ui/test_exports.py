@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import timecycle as tc
-from clips import small_world, write_clip, write_mask
+from clips import small_world, write_mask
 from served import Served, served
 from timecycle.cli.main import main
 from timecycle.formats.registry import FORMATS, read_file
@@ -30,11 +30,6 @@ FILES = {
     "tables": None,
     "everything": None,
 }
-
-
-@pytest.fixture(scope="module")
-def clip(tmp_path_factory) -> Path:
-    return write_clip(tmp_path_factory.mktemp("clip") / "clip.mp4", WORLD)
 
 
 @pytest.fixture(scope="module")

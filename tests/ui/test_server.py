@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import timecycle as tc
-from clips import small_world, write_clip, write_mask
+from clips import small_world, write_mask
 from served import Served, png, served
 from timecycle.labels import Masks
 
@@ -20,11 +20,6 @@ pytest.importorskip("uvicorn")
 
 WORLD = small_world(frames=10)
 HEIGHT, WIDTH = WORLD.config.height_px, WORLD.config.width_px
-
-
-@pytest.fixture(scope="module")
-def clip(tmp_path_factory) -> Path:
-    return write_clip(tmp_path_factory.mktemp("clip") / "clip.mp4", WORLD)
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import UInt8
 
-from timecycle.extras import import_extra
-from timecycle.labels.grab_cut import INSIDE, OUTSIDE, PROBABLY_INSIDE, PROBABLY_OUTSIDE, Region, Trimap, grab_cut
+from timecycle.labels.grab_cut import (
+    INSIDE,
+    OUTSIDE,
+    PROBABLY_INSIDE,
+    PROBABLY_OUTSIDE,
+    Region,
+    Trimap,
+    grab_cut,
+    touching,
+)
 from timecycle.labels.space import nearest
 
 Click = tuple[float, float]  # x, y in pixels
@@ -56,7 +64,7 @@ def corrected_by_clicks(
 
     def keep(scale: float, found: Region) -> Region:
         seeds = nearest(region[rows, columns], *found.shape) | _near(inside, origin, scale, found.shape, 1.0)
-        return _touching(found, seeds)
+        return touching(found, seeds, extra="assist")
 
     corrected = region.copy()
     corrected[rows, columns] = grab_cut(
@@ -86,10 +94,3 @@ def _near(
         at_x, at_y = ((value - start + 0.5) * scale - 0.5 for value, start in zip(click, origin, strict=True))
         near |= np.hypot(x - at_x, y - at_y) <= radius
     return near
-
-
-def _touching(found: Region, seeds: Region) -> Region:
-    """Keep the connected parts of a region that touch the seeds."""
-    cv2 = import_extra("cv2", extra="assist")
-    _, parts = cv2.connectedComponents(found.astype(np.uint8))
-    return np.asarray(found & np.isin(parts, np.unique(parts[seeds & found])))

@@ -44,5 +44,12 @@ def grab_cut(
     return np.asarray(np.array(large) >= 128)
 
 
+def touching(region: Region, seeds: Region, *, extra: str) -> Region:
+    """Keep the connected pieces of a region that seeds touch."""
+    cv2 = import_extra("cv2", extra=extra)
+    _, pieces = cv2.connectedComponents(region.astype(np.uint8))
+    return np.asarray(region & np.isin(pieces, np.unique(pieces[seeds & region])))
+
+
 def _inside(trimap: Trimap) -> Region:
     return np.isin(trimap, (INSIDE, PROBABLY_INSIDE))

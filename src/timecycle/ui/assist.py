@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw
 
 from timecycle.errors import LabelError
 from timecycle.extras import import_extra
-from timecycle.labels.grab_cut import INSIDE, OUTSIDE, PROBABLY_INSIDE, PROBABLY_OUTSIDE, grab_cut
+from timecycle.labels.grab_cut import INSIDE, OUTSIDE, PROBABLY_INSIDE, PROBABLY_OUTSIDE, grab_cut, touching
 
 Box = tuple[int, int, int, int]  # x0, y0, x1, y1 in pixels; x1 and y1 are not included
 Mask = Bool[np.ndarray, "height width"]
@@ -145,7 +145,7 @@ def _corrected(
     def keep(scale: float, region: Mask) -> Mask:
         was, drawn = _shrunken(before, region.shape), _drawn([stroke], origin, scale, region.shape)
         changed = (region & ~was) if is_inside else (was & ~region)
-        changed = _touching(changed | drawn, drawn)
+        changed = touching(changed | drawn, drawn, extra="ui")
         return np.asarray((was | changed) if is_inside else (was & ~changed))
 
     return grab_cut(pixels, trimap_of, iterations=_ITERATIONS_AGAIN, max_pixels=_MAX_PIXELS, extra="ui", keep=keep)
@@ -168,13 +168,6 @@ def _distance_px(
     cv2 = import_extra("cv2", extra="ui")
     beside = ~_drawn([stroke], origin, scale, shape)
     return np.asarray(cv2.distanceTransform(beside.astype(np.uint8), cv2.DIST_L2, 5))
-
-
-def _touching(shape: Mask, seeds: Mask) -> Mask:
-    """Keep the pieces that the seeds touch."""
-    cv2 = import_extra("cv2", extra="ui")
-    _, pieces = cv2.connectedComponents(shape.astype(np.uint8))
-    return np.asarray(np.isin(pieces, np.unique(pieces[seeds & shape])) & shape)
 
 
 def _trimap(hints: Hints, origin: tuple[int, int], scale: float, shape: tuple[int, ...]) -> np.ndarray:

@@ -72,11 +72,11 @@ class TrackingFunction:
 
 
 def create(
-    encoder: str = "timecycle-v1", preset: str = "default", device: str = "auto", shapes: str = ",".join(SHAPES)
+    encoder: str | None = None, preset: str = "default", device: str = "auto", shapes: str = ",".join(SHAPES)
 ) -> TrackingFunction:
     """Make the tracking function; `cvat-cli` calls this with what is passed as `-p NAME=str:VALUE`.
 
-    encoder, device: as for `load_encoder`. preset: of propagation, such as `fast`.
+    encoder, device: as for `load_encoder`; None is the bundled encoder. preset: of propagation, such as `fast`.
     shapes: which types to offer, separated by commas: mask, polygon, rectangle, points.
     """
     chosen = tuple(name.strip() for name in shapes.split(","))
@@ -85,5 +85,6 @@ def create(
         raise SettingsError(
             f"shapes of the type {unknown[0]!r} cannot be tracked", remedy=f"choose from {', '.join(SHAPES)}"
         )
-    loaded = tc.load_encoder(encoder, device=device)  # type: ignore[arg-type]  # refused there if it is none
+    named = () if encoder is None else (encoder,)
+    loaded = tc.load_encoder(*named, device=device)  # type: ignore[arg-type]  # refused there if it is none
     return TrackingFunction(loaded, tc.propagate_config(preset), chosen)

@@ -24,6 +24,7 @@ from timecycle.integrations.sam2_session.prompts import (
     Image,
     annotation_of,
     nothing_to_correct,
+    paint,
     parse_clicks,
     region_of_mask,
     start_of_box,
@@ -265,8 +266,7 @@ class VideoPredictor:
         ids = tracked_ids(state, frame_idx) if frame_idx in state["tracked"] else np.zeros(frame_size(state), np.uint16)
         regions = state["regions"].get(frame_idx, {})
         ids[np.isin(ids, list(regions))] = 0
-        for number in sorted(regions, key=lambda one: -int(regions[one].sum())):
-            ids[regions[number]] = number
+        paint(ids, regions)
         numbers = list(state["numbers"].values())
         logits = self._logits(ids, numbers)
         if frame_idx not in state["tracked"]:
@@ -300,7 +300,7 @@ def build_sam2_video_predictor(
         note(f"{ckpt_path or config_file} is not used: masks are propagated by matching, without the network of SAM 2")
     chosen = torch.device(device).type if device != "auto" else "auto"
     place = pick_device(chosen)  # type: ignore[arg-type]  # refused there if it is none
-    loaded = tc.load_encoder(encoder or "timecycle-v1", device=place.type)  # type: ignore[arg-type]
+    loaded = tc.load_encoder(*(() if encoder is None else (encoder,)), device=place.type)  # type: ignore[arg-type]
     return VideoPredictor(
         loaded,
         tc.propagate_config(config) if isinstance(config, str) else config,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Shaped, UInt8
+from jaxtyping import Bool, Shaped, UInt8, UInt16
 from torch import Tensor
 
 import timecycle as tc
@@ -93,14 +93,19 @@ def nothing_to_correct(obj_id: object, frame_idx: int) -> LabelError:
     )
 
 
+def paint(ids: UInt16[np.ndarray, "height width"], regions: Mapping[int, Region]) -> None:
+    """Write the numbers of regions into a map of ids; where two overlap the smaller one wins."""
+    for number in sorted(regions, key=lambda one: -int(regions[one].sum())):
+        ids[regions[number]] = number
+
+
 def annotation_of(regions: Mapping[int, Region], objects: Mapping[int, object], frame_idx: int) -> tc.Masks:
     """Merge the regions of objects, by their numbers, into one annotation; where two overlap the smaller one wins.
 
     objects: all objects of the session: what the caller calls them, by number.
     """
     ids = np.zeros(next(iter(regions.values())).shape, np.uint16)
-    for number in sorted(regions, key=lambda one: -int(regions[one].sum())):
-        ids[regions[number]] = number
+    paint(ids, regions)
     hidden = [objects[number] for number in regions if not (ids == number).any()]
     if hidden and regions.keys() != objects.keys():
         other = next(name for number, name in objects.items() if number not in regions)
