@@ -82,6 +82,7 @@ def environment(source: str) -> set[str]:
         if isinstance(target, ast.Name)
     }
     names = []
+    passed_on = 0
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Attribute(attr="environ"), attr="get"), args=[name, *_]):
@@ -90,8 +91,12 @@ def environment(source: str) -> set[str]:
                 names.append(name)
             case ast.Compare(left=name, comparators=[ast.Attribute(attr="environ")]):
                 names.append(name)
+            case ast.Dict(keys=keys, values=values):  # {**os.environ}: the environment of a child
+                pairs = zip(keys, values, strict=True)
+                passed_on += sum(key is None and ast.unparse(value) == "os.environ" for key, value in pairs)
     found = [name.value if isinstance(name, ast.Constant) else constants[name.id] for name in names]
-    assert len(found) == len(re.findall(r"\b(environ|getenv)\b", source)), "os.environ is read in a way not known here"
+    mentions = len(re.findall(r"\b(environ|getenv)\b", source))
+    assert len(found) + passed_on == mentions, "os.environ is read in a way not known here"
     return set(found)
 
 

@@ -64,6 +64,7 @@ def test_ids_come_back_exactly(server, identity):
 
 
 def test_an_edit_of_an_older_revision_is_refused_and_changes_nothing(server):
+    assert server.edit("PUT", "/api/masks/3?objects=1", png(blob())).status == 200
     before = server.project()
     headers = {"x-revision": str(before["revision"] - 1)}
     answer = server.ask("PUT", "/api/masks/4?objects=1", png(blob()), headers=headers)
@@ -167,11 +168,10 @@ def test_parts_are_propagated_with_their_ids(clip, tmp_path):
 
 
 def test_a_job_that_fails_says_why_and_what_to_do(server):
-    revision = server.project()["revision"]
-    while server.project()["frames"]:
-        index = next(iter(server.project()["frames"]))
-        server.edit("DELETE", f"/api/annotations/{index}", {})
-    assert server.project()["revision"] > revision
+    assert server.edit("PUT", "/api/masks/1?objects=1", png(blob())).status == 200
+    for index in server.project()["frames"]:
+        assert server.edit("DELETE", f"/api/annotations/{index}", {}).status == 200
+    assert server.project()["frames"] == {}
     job = server.job("propagate", preset="fast")
     assert job["status"] == "failed"
     assert "no frame is annotated" in job["error"]["problem"]
