@@ -13,8 +13,8 @@ from timecycle.errors import LabelError, TimecycleError, VideoError
 from timecycle.formats.registry import read_file, recognise, write_file
 from timecycle.labels import Masks
 from timecycle.runs.opened import Run
+from timecycle.tiff_header import is_stack
 from timecycle.video import open_video
-from timecycle.video.tiff import is_stack
 
 tifffile = pytest.importorskip("tifffile")
 

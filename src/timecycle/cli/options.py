@@ -21,6 +21,7 @@ from timecycle.model.encoder import Encoder as LoadedEncoder
 from timecycle.model.registry import DEFAULT_ENCODER, PrecisionChoice, encoder_names, load_encoder
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.runs.outputs import LabelFiles
+from timecycle.tiff_header import is_stack
 from timecycle.video import Video
 from timecycle.video.image_file import IMAGE_SUFFIXES
 
@@ -72,6 +73,8 @@ ScaleOption = Annotated[
 def refuse_swapped(command: str, video: str, labels: Sequence[str], *options: str | Path) -> None:
     """Refuse VIDEO and LABELS in the wrong order; the remedy is the command in the right order."""
     if len(labels) != 1 or not is_label_file(video) or not _is_video(Path(labels[0])):
+        return
+    if is_stack(Path(video)):  # a TIFF may be either; beside a folder of images it is the video
         return
     words = shlex.join(["timecycle", command, labels[0], video, *map(str, options)])
     raise LabelError(f"{labels[0]} is a video and {video} is a label file: their order is swapped", remedy=words)

@@ -12,8 +12,9 @@ from timecycle.files import atomic_write
 from timecycle.formats.format import Format
 from timecycle.formats.video_labels import LazyLabels, VideoFacts, VideoLabels, ids_of, usable_names
 from timecycle.labels import Masks
+from timecycle.tiff_header import TIFF_SUFFIXES, is_stack
 from timecycle.video.frame import DEFAULT_MAX_PIXELS
-from timecycle.video.tiff import TIFF_SUFFIXES, is_stack, open_stack
+from timecycle.video.tiff import open_stack
 
 
 def read(path: Path, video: VideoFacts) -> VideoLabels:

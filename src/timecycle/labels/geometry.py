@@ -1,13 +1,13 @@
 """Measure the regions of an image of object ids: area, centroid, box, axes and mean intensity.
 
-All sums are sums of whole numbers below 2^53, so they are exact: measurements do not depend on where a region lies.
+All sums of whole numbers below 2^53 are exact: measurements do not depend on where a region lies.
 """
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int, Shaped, UInt8
+from jaxtyping import Int, Shaped
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,16 @@ class Region:
     major_axis_px: float
     minor_axis_px: float
     angle_degrees: float | None
-    mean_intensity: float  # mean of red, green and blue, 0 to 255
+    mean_intensity: float  # mean of all channels
 
 
 def measure_regions(
-    ids: Shaped[np.ndarray, "height width"], image: UInt8[np.ndarray, "height width 3"]
+    ids: Shaped[np.ndarray, "height width"], image: Shaped[np.ndarray, "height width *channels"]
 ) -> dict[int, Region]:
-    """Measure every object of a frame, by its id in increasing order; 0 is the background."""
+    """Measure every object of a frame, by its id in increasing order; 0 is the background.
+
+    The image has values of any type, with or without channels.
+    """
     rows, columns = np.flatnonzero(ids.any(axis=1)), np.flatnonzero(ids.any(axis=0))
     if not len(rows):
         return {}
@@ -43,8 +46,8 @@ def measure_regions(
     box = (slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
     y, x = np.nonzero(ids[box])
     values = ids[box][y, x]
-    red, green, blue = (image[box][..., channel] for channel in range(3))
-    intensity = (red.astype(np.uint16) + green + blue)[y, x]
+    channels = image[box].reshape(*ids[box].shape, -1)
+    intensity = sum(channels[y, x, channel].astype(np.float64) for channel in range(channels.shape[-1]))
     y += rows[0]
     x += columns[0]
     counts = np.bincount(values)
@@ -52,7 +55,8 @@ def measure_regions(
     position = np.zeros(len(counts), np.int64)
     position[present] = np.arange(len(present))
     member = position[values]
-    sums = [_sums(member, weights) for weights in (x, y, x * x, y * y, x * y, intensity)]
+    sums = [_sums(member, weights) for weights in (x, y, x * x, y * y, x * y)]
+    brightness = np.bincount(member, weights=intensity)
     left, top = np.full(len(present), ids.shape[1]), np.full(len(present), ids.shape[0])
     right, bottom = np.zeros(len(present), np.int64), np.zeros(len(present), np.int64)
     np.minimum.at(left, member, x)
@@ -62,7 +66,7 @@ def measure_regions(
     regions = {}
     for i, identity in enumerate(present.tolist()):
         n = int(counts[identity])
-        sx, sy, sxx, syy, sxy, grey = (one[i] for one in sums)
+        sx, sy, sxx, syy, sxy = (one[i] for one in sums)
         # n squared times the covariance, exactly.
         major, minor, angle = _ellipse(n, n * sxx - sx * sx, n * syy - sy * sy, n * sxy - sx * sy)
         regions[identity] = Region(
@@ -76,7 +80,7 @@ def measure_regions(
             major_axis_px=major,
             minor_axis_px=minor,
             angle_degrees=angle,
-            mean_intensity=grey / (3 * n),
+            mean_intensity=float(brightness[i]) / (channels.shape[-1] * n),
         )
     return regions
 

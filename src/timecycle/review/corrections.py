@@ -189,7 +189,7 @@ class _Job:
             for by_frame, text in zip(rows, staged.write_frame(frame, names, label_files), strict=False):
                 by_frame[frame.index] = text
             with geometry.open("a", encoding="utf-8", newline="") as file:
-                file.write(geometry_rows(frame.index, geometry_of(frame)))
+                file.write(geometry_rows(frame.index, geometry_of(frame, self.video)))
             draw(frame)
 
         overlay = OverlayUpdate(self.run.overlay, staged.path, self.video, self.kind, annotated, label_file)

@@ -24,6 +24,7 @@ from timecycle.labels.geometry import Region, measure_regions
 from timecycle.labels.masks import IdLabels
 from timecycle.propagation.video import LabelledFrame
 from timecycle.runs.tables import FrameRow, ObjectRow, read_frames, read_objects
+from timecycle.video import Video
 
 _POINT = ("x_px", "y_px")
 _REGION = (
@@ -114,8 +115,8 @@ def is_measured(kind: type[Labels]) -> bool:
 # Geometry
 
 
-def geometry_of(labelled: LabelledFrame) -> Geometry:
-    """Measure the objects of a frame; a hidden point has no position."""
+def geometry_of(labelled: LabelledFrame, video: Video) -> Geometry:
+    """Measure the objects of a frame; a hidden point has no position. Intensities are those of the video's file."""
     labels = labelled.labels
     if isinstance(labels, Keypoints):
         points = zip(labels.names, labels.xy.tolist(), labels.visible.tolist(), strict=True)
@@ -123,8 +124,14 @@ def geometry_of(labelled: LabelledFrame) -> Geometry:
     if not isinstance(labels, IdLabels):
         return {}
     ids = labels.ids if isinstance(labels, Masks) else labels.object_ids
-    regions = measure_regions(ids, labelled.image)
-    return {str(identity): _cells(_REGION, _values(region)) for identity, region in regions.items()}
+    values = video.values(labelled.index)
+    regions = measure_regions(ids, labelled.image if values is None else values)
+    is_float = values is not None and values.dtype.kind == "f"
+    return {
+        str(identity): _cells(_REGION, _values(region))
+        | ({"mean_intensity": _float_cell(region.mean_intensity)} if is_float else {})
+        for identity, region in regions.items()
+    }
 
 
 def geometry_columns(kind: type[Labels]) -> str:
@@ -174,6 +181,11 @@ def _values(region: Region) -> dict[str, float | None]:
 
 def _cells(names: Sequence[str], values: Mapping[str, float | None]) -> dict[str, str]:
     return {name: _cell(values.get(name), _DIGITS.get(name, 4)) for name in names}
+
+
+def _float_cell(value: float) -> str:
+    """Write a value of a floating-point image, whose range is not known: six digits, wherever they begin."""
+    return f"{value:.6g}" if math.isfinite(value) else ""
 
 
 def _cell(value: float | None, digits: int = 4) -> str:

@@ -285,7 +285,7 @@ def _write_frames(spec: RunSpec, folder: OutputFolder, progress: Progress | None
                 for table, text in zip((frames, objects), rows, strict=False):
                     table.append(text)
                 checksums.append(f"{labelled.index},{_frame_sha256(folder, spec.kind, labelled.number, rows)}\n")
-            geometry.append(geometry_rows(labelled.index, geometry_of(labelled)))
+            geometry.append(geometry_rows(labelled.index, geometry_of(labelled, video)))
             draw_overlay(overlay_video, sheet, labelled)
 
         def flush() -> None:

@@ -111,7 +111,8 @@ def _check_single(path: Path, image: Image.Image) -> None:
         raise VideoError(
             f"{path} holds {pages if pages < _MAX_PAGES else f'{pages} or more'} images, "
             "but one image per file is read",
-            remedy="write every image to a file of its own and pass the folder",
+            remedy="write every image to a file of its own and pass the folder"
+            + (", or pass one TIFF stack by its own path" if image.format == "TIFF" else ""),
         )
 
 

@@ -20,16 +20,26 @@ from timecycle.video.frame import Size
 from timecycle.video.image_file import IMAGE_SUFFIXES, image_size, read_image
 from timecycle.video.source import Video
 
+_BRIGHTNESS_FRAMES = 16
 _NUMBER_FIELD = re.compile(r"%(?:0?(\d{1,2}))?d|(#+)")  # of a pattern such as shot_%04d.jpg or shot_####.jpg
 
 
 class ImagesVideo(Video):
     """Frames from image files of one size; all headers are checked on opening, pixels when a frame is read."""
 
-    def __init__(self, name: str, paths: Sequence[Path], *, time_base: Fraction, max_pixels: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        paths: Sequence[Path],
+        *,
+        time_base: Fraction,
+        max_pixels: int,
+        brightness: "Brightness | None" = None,
+    ) -> None:
         super().__init__(name=name, size=_common_size(paths, max_pixels=max_pixels), time_base=time_base)
         self._paths = paths
         self._max_pixels = max_pixels
+        self._given = brightness  # of a longer video that these images are taken from
 
     @property
     def pts(self) -> Sequence[int]:
@@ -69,11 +79,14 @@ class ImagesVideo(Video):
             )
         return self._brightness.to_rgb(pixels)
 
+    def values(self, index: int) -> np.ndarray | None:
+        if self._brightness is None:
+            return None
+        return read_image(self._paths[index], max_pixels=self._max_pixels)
+
     @cached_property
     def _brightness(self) -> "Brightness | None":
-        """One brightness scale for the whole video, so that frames do not depend on which others were read."""
-        first = read_image(self._paths[0], max_pixels=self._max_pixels)
-        return Brightness.of(first) if first.ndim == 2 else None
+        return brightness_of(self._paths, max_pixels=self._max_pixels) if self._given is None else self._given
 
 
 @dataclass(frozen=True)
@@ -102,6 +115,19 @@ class Brightness:
     def to_rgb(self, image: np.ndarray) -> UInt8[np.ndarray, "height width 3"]:
         """Return the scaled image, grey in three channels."""
         return np.repeat(self.to_eight_bits(image)[:, :, None], 3, axis=2)
+
+
+def brightness_frames(count: int) -> list[int]:
+    """Return the frames, spread over a video, from which its scale of brightness is taken."""
+    return sorted({round(i) for i in np.linspace(0, count - 1, min(count, _BRIGHTNESS_FRAMES))})
+
+
+def brightness_of(paths: Sequence[Path], *, max_pixels: int) -> Brightness | None:
+    """Return one scale for a whole video, so that frames do not depend on which others were read; None for 8 bits."""
+    if read_image(paths[0], max_pixels=max_pixels).ndim == 3:
+        return None
+    read = (read_image(paths[index], max_pixels=max_pixels)[::2, ::2] for index in brightness_frames(len(paths)))
+    return Brightness.of(np.concatenate([image.ravel() for image in read if image.ndim == 2]))
 
 
 def images_in_folder(folder: Path) -> Sequence[Path]:

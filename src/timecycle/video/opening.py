@@ -10,12 +10,13 @@ import numpy as np
 from jaxtyping import UInt8
 
 from timecycle.errors import VideoError
+from timecycle.tiff_header import TIFF_SUFFIXES, is_stack
 from timecycle.video.container import ContainerVideo
 from timecycle.video.frame import DEFAULT_MAX_PIXELS, Size
 from timecycle.video.image_file import IMAGE_SUFFIXES
 from timecycle.video.images import ImagesVideo, images_in_folder, images_matching, images_numbered, is_numbered
 from timecycle.video.source import Video
-from timecycle.video.tiff import TIFF_SUFFIXES, TiffVideo, is_stack
+from timecycle.video.tiff import TiffVideo
 
 DEFAULT_FPS = 24.0
 

@@ -52,6 +52,14 @@ class Video(ABC):
     def fingerprint(self) -> str:
         """Return a SHA-256 of the content; it does not depend on the video's path."""
 
+    def values(self, index: int) -> np.ndarray | None:
+        """Return the values of a frame as the file has them, (height, width) or (height, width, channels).
+
+        None where the image of the frame has the same: files of 8 bits. Deeper values are scaled to make the image.
+        """
+        del index
+        return None
+
     @abstractmethod
     def _images(self, start: int, stop: int) -> Iterator[tuple[int, UInt8[np.ndarray, "height width 3"]]]:
         """Yield index and image of the frames from `start` to before `stop`, in order."""
@@ -178,6 +186,9 @@ class VideoSlice(Video):
 
     def fingerprint(self) -> str:
         return hashlib.sha256(f"{self._whole.fingerprint()} {self._start} {self._stop}".encode()).hexdigest()
+
+    def values(self, index: int) -> np.ndarray | None:
+        return self._whole.values(self._start + index)
 
     def backwards(self, start: int | None = None) -> Iterator[Frame]:
         """Read the whole video backwards, which knows its keyframes."""

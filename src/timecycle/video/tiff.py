@@ -1,8 +1,10 @@
 """TIFF stacks, as of ImageJ and microscopes, through tifffile: one file with all frames."""
 
 import math
+import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -17,72 +19,72 @@ from timecycle.extras import import_extra
 from timecycle.files import sha256
 from timecycle.video.completeness import check_regular
 from timecycle.video.frame import Size
-from timecycle.video.images import Brightness
+from timecycle.video.images import Brightness, brightness_frames
 from timecycle.video.source import Video
 
-TIFF_SUFFIXES = (".tif", ".tiff")
-
 _MAX_FRAMES = 10_000_000
-_BRIGHTNESS_FRAMES = 16  # spread over the stack, from which the scale of brightness is taken
 _REMEDY = "save it again as a TIFF stack, or save every frame to a file of its own and pass the folder"
 _IMAGE_AXES = "YXS"
+_SECONDS = {
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
+    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 1e-3),
+    **dict.fromkeys(("min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hr", "hour", "hours"), 3600.0),
+}
 
 
-def is_stack(path: Path) -> bool:
-    """Return whether a TIFF holds more than one image; False for damaged files, which readers explain better."""
-    try:
-        with path.open("rb") as file:
-            order = {b"II": "little", b"MM": "big"}.get(file.read(2))
-            if order not in ("little", "big"):
-                return False
+@dataclass(frozen=True)
+class Layout:
+    """How the images of a file make up frames and channels: the image of a frame and channel, from 0, is at
+    frame * frame_step + channel * channel_step.
+    """
 
-            def number(length: int) -> int:
-                return int.from_bytes(file.read(length), "little" if order == "little" else "big")
-
-            big = number(2) == 43
-            file.seek(8 if big else 4)
-            file.seek(number(8 if big else 4))
-            entries = number(8 if big else 2)
-            entry_bytes = 20 if big else 12
-            start = file.tell()
-            file.seek(start + entries * entry_bytes)
-            if number(8 if big else 4):
-                return True
-            # ImageJ may write one directory for all images of a stack, and their number in the description.
-            file.seek(0)
-            head = file.read(1 << 16)
-            return b"ImageJ=" in head and b"images=" in head and b"images=1\n" not in head
-    except (OSError, OverflowError):
-        return False
+    size: Size
+    frames: int
+    channels: int  # images of a frame
+    samples: int  # values of a pixel: 3 of an RGB image, 4 with alpha
+    frame_step: int
+    channel_step: int
 
 
 @dataclass(frozen=True)
 class Stack:
     """An open TIFF stack: frames of one size, in order of time."""
 
-    frames: int
-    size: Size
+    layout: Layout
     dtype: np.dtype[Any]
-    channels: int  # 1: grey
     seconds_per_frame: float | None
     info: str  # free text of ImageJ
     _pages: Any  # pages, or an array in the file
-    _samples: bool  # colours are interleaved in a page
     _lock: threading.Lock
+
+    @property
+    def frames(self) -> int:
+        return self.layout.frames
+
+    @property
+    def size(self) -> Size:
+        return self.layout.size
+
+    @property
+    def channels(self) -> int:
+        """The number of channels or colours, 1 for grey."""
+        return max(self.layout.channels, self.layout.samples)
 
     def __getitem__(self, index: int) -> np.ndarray:
         """Return one frame: (height, width), or (height, width, channels)."""
+        layout = self.layout
         with self._lock:  # all threads share the position in the file
-            if self._samples or self.channels == 1:
-                return self._page(index)
-            first = index * self.channels
-            return np.stack([self._page(first + i) for i in range(self.channels)], axis=-1)
+            first = index * layout.frame_step
+            if layout.channels == 1:
+                return self._page(first)
+            return np.stack([self._page(first + i * layout.channel_step) for i in range(layout.channels)], axis=-1)
 
     def _page(self, number: int) -> np.ndarray:
         page = self._pages[number]
         image = np.asarray(page if isinstance(page, np.ndarray) else page.asarray())
         image = image.reshape(self.size.shape) if image.size == self.size.pixels else image
-        if image.shape != (*self.size.shape, *((self.channels,) if self._samples else ())):
+        if image.shape != (*self.size.shape, *((self.layout.samples,) if self.layout.samples > 1 else ())):
             raise ValueError(f"image {number} has the shape {image.shape}")
         return image
 
@@ -94,78 +96,89 @@ def open_stack(path: Path, *, max_pixels: int) -> Stack:
     try:
         file = tifffile.TiffFile(path)
         series = file.series[0]
-        axes, shape = series.axes, series.shape
-        kept = {axis: length for axis, length in zip(axes, shape, strict=True) if length > 1 or axis in "YX"}
-        height, width = kept["Y"], kept["X"]
-        samples = kept.get("S", 1)
-        if height * width > max_pixels:
+        layout = _layout(path, series.axes, series.shape)
+        if layout.size.pixels > max_pixels:
             raise VideoError(f"{path} has more than {max_pixels} pixels", remedy="shrink the images")
-        channels, frames = kept.get("C", 1), _frames(path, kept)
-        _check_order(path, axes, kept)
+        if series.dtype is None or series.dtype.kind not in "buif":
+            raise VideoError(f"{path} has values of {series.dtype}", remedy="save whole or floating-point numbers")
+        images = layout.frames * layout.channels
         # One array for stacks that lie in the file in one piece, otherwise pages, each decoded when it is read.
         if series.dataoffset is not None:
             dtype = series.dtype.newbyteorder(file.byteorder)
-            image = (height, width, samples) if samples > 1 else (height, width)
-            pages: Any = np.memmap(path, dtype, "r", series.dataoffset, (frames * channels, *image))
+            image = (*layout.size.shape, layout.samples) if layout.samples > 1 else layout.size.shape
+            pages: Any = np.memmap(path, dtype, "r", series.dataoffset, (images, *image))
         else:
             pages = series.pages
-        if len(pages) != frames * channels:
-            raise VideoError(f"{path} has {len(pages)} images where {frames * channels} were announced", remedy=_REMEDY)
+        if len(pages) != images:
+            raise VideoError(f"{path} has {len(pages)} images where {images} were announced", remedy=_REMEDY)
         metadata = file.imagej_metadata or {}
-        return Stack(
-            frames,
-            Size(height, width),
-            np.dtype(series.dtype),
-            samples if samples > 1 else channels,
-            _interval(metadata),
-            str(metadata.get("Info", "")),
-            pages,
-            samples > 1,
-            threading.Lock(),
-        )
+        seconds = seconds_per_frame(metadata, file.ome_metadata if file.is_ome else None)
+        return Stack(layout, np.dtype(series.dtype), seconds, str(metadata.get("Info", "")), pages, threading.Lock())
     except VideoError:
         raise
     except Exception as error:  # damaged files raise nearly anything
         raise VideoError(f"{path} cannot be read as a TIFF stack: {str(error)[:200]}", remedy=_REMEDY) from error
 
 
-def _frames(path: Path, kept: dict[str, int]) -> int:
-    """Return the number of frames: along time or, without it, along the only other axis."""
-    others = {axis: length for axis, length in kept.items() if axis not in f"{_IMAGE_AXES}C"}
-    if len(others) > 1:
-        described = ", ".join(f"{length} along {axis}" for axis, length in others.items())
+def _layout(path: Path, axes: str, shape: Sequence[int]) -> Layout:
+    """Find time and channels among the axes; refuse stacks of which one axis more would have to be chosen from."""
+    kept = [(axis, length) for axis, length in zip(axes, shape, strict=True) if length > 1 or axis in "YX"]
+    order = "".join(axis for axis, _ in kept)
+    times = [(axis, length) for axis, length in kept if axis not in f"{_IMAGE_AXES}C"]
+    if len({axis for axis, _ in times}) < len(times):
+        described = " x ".join(str(length) for _, length in kept)
+        raise VideoError(
+            f"{path} does not say which of its axes are times and channels: {described}",
+            remedy="save it from ImageJ, or with tifffile.imwrite(..., imagej=True, metadata={'axes': 'TCYX'})",
+        )
+    if len(times) > 1:
+        described = ", ".join(f"{length} along {axis}" for axis, length in times)
         raise VideoError(
             f"{path} has images along several axes: {described}",
-            remedy="save one plane, or a projection along Z, for every time",
+            remedy="save one plane, or a projection along Z, for every time (ImageJ: Image > Stacks > Z Project...)",
         )
-    frames = next(iter(others.values()), 1)
+    lengths = dict(kept)
+    frames, channels, samples = (times[0][1] if times else 1), lengths.get("C", 1), lengths.get("S", 1)
+    _check_channels(path, channels, samples)
+    if order.lstrip("C" + "".join(axis for axis, _ in times)) not in ("YX", "YXS"):
+        raise VideoError(f"{path} has its axes in the order {axes}", remedy="save it in the order TCYX or TYXS")
     if frames > _MAX_FRAMES:
         raise VideoError(f"{path} announces {frames} frames", remedy=_REMEDY)
-    return frames
+    channels_first = channels > 1 and order.startswith("C")
+    steps = (1, frames) if channels_first else (channels, 1)
+    return Layout(Size(lengths["Y"], lengths["X"]), frames, channels, samples, *steps)
 
 
-def _check_order(path: Path, axes: str, kept: dict[str, int]) -> None:
-    """Refuse channels beyond three, and layouts in which a frame is not a run of whole images."""
-    channels = max(kept.get("C", 1), kept.get("S", 1))
-    if channels > (4 if "S" in kept else 3):
-        raise VideoError(f"{path} has {channels} channels", remedy="save at most three channels, or one of them")
-    order = [axis for axis in axes if axis in kept]
-    expected = [axis for axis in order if axis not in f"{_IMAGE_AXES}C"] + [axis for axis in "CYXS" if axis in kept]
-    if order != expected:
-        raise VideoError(f"{path} has its axes in the order {axes}", remedy="save it in the order TCYX or TYXS")
+def _check_channels(path: Path, channels: int, samples: int) -> None:
+    """Refuse more channels than there are colours."""
+    if channels > 1 and samples > 1:
+        raise VideoError(
+            f"{path} has {channels} channels of {samples} colours each", remedy="save one channel, or grey channels"
+        )
+    if channels > 3 or samples > 4:
+        raise VideoError(
+            f"{path} has {max(channels, samples)} channels",
+            remedy="save at most three channels (ImageJ: Image > Duplicate..., Channels 1-3); "
+            "if they are times, Image > Hyperstacks > Re-order Hyperstack...",
+        )
 
 
-def _interval(metadata: dict[str, Any]) -> float | None:
-    """Return the seconds between frames that ImageJ noted."""
-    interval, fps = metadata.get("finterval"), metadata.get("fps")
-    for value in (interval, 1 / fps if isinstance(fps, int | float) and fps else None):
-        if isinstance(value, int | float) and math.isfinite(value) and value > 0:
-            return float(value)
-    return None
+def seconds_per_frame(imagej: Mapping[str, Any], ome_xml: str | None) -> float | None:
+    """Return the seconds between frames that ImageJ or OME noted; None without them, or in an unknown unit."""
+    interval, fps = imagej.get("finterval"), imagej.get("fps")
+    unit = _SECONDS.get(str(imagej.get("tunit", "sec")).lower())
+    noted: list[Any] = [interval * unit if isinstance(interval, int | float) and unit else None]
+    noted += [1 / fps if isinstance(fps, int | float) and fps and interval is None else None]
+    if ome_xml and (increment := re.search(r'\bTimeIncrement="([0-9.eE+-]{1,40})"', ome_xml)):
+        named = re.search(r'\bTimeIncrementUnit="([^"]{1,20})"', ome_xml)
+        unit = _SECONDS.get(named[1] if named else "s")
+        with suppress(ValueError):
+            noted += [float(increment[1]) * unit if unit else None]
+    return next((float(value) for value in noted if value and math.isfinite(value) and value > 0), None)
 
 
 class TiffVideo(Video):
-    """Frames of a TIFF stack; grey values of more than 8 bits are scaled by percentiles of the whole stack."""
+    """Frames of a TIFF stack; values of more than 8 bits are scaled by percentiles of the whole stack."""
 
     def __init__(self, path: Path, *, seconds_per_frame: Fraction | None, default: Fraction, max_pixels: int) -> None:
         self._stack = open_stack(path, max_pixels=max_pixels)
@@ -190,6 +203,11 @@ class TiffVideo(Video):
         for index in range(start, stop):
             yield index, self._rgb(self._read(index))
 
+    def values(self, index: int) -> np.ndarray | None:
+        if self._stack.dtype == np.uint8 and self._stack.channels != 2:
+            return None  # the image has them all
+        return self._read(index)[..., :3] if self._stack.channels > 1 else self._read(index)
+
     def _read(self, index: int) -> np.ndarray:
         try:
             return self._stack[index]
@@ -200,17 +218,26 @@ class TiffVideo(Video):
             ) from error
 
     @cached_property
-    def _brightness(self) -> Brightness:
-        """One scale for the whole stack, so that frames do not depend on which others were read."""
-        wanted = sorted({round(i) for i in np.linspace(0, len(self) - 1, min(len(self), _BRIGHTNESS_FRAMES))})
-        return Brightness.of(np.stack([self._read(index)[::2, ::2] for index in wanted]))
+    def _brightness(self) -> Sequence[Brightness]:
+        """One scale for the whole stack, so that frames do not depend on which others were read.
+
+        Channels have scales of their own: they are different dyes, and one may be much brighter. Colours share one.
+        """
+        read = np.stack([self._read(index)[::2, ::2] for index in brightness_frames(len(self))])
+        if self._stack.layout.channels == 1:
+            return [Brightness.of(read[..., :3] if read.ndim == 4 else read)]
+        return [Brightness.of(read[..., channel]) for channel in range(read.shape[-1])]
 
     def _rgb(self, image: np.ndarray) -> UInt8[np.ndarray, "height width 3"]:
         image = image[..., :3] if image.ndim == 3 else image[..., None]
         if image.dtype == bool:
             image = image.astype(np.uint8) * 255
-        scaled = image if image.dtype == np.uint8 else self._brightness.to_eight_bits(image)
-        if scaled.shape[2] == 1:
-            return np.repeat(scaled, 3, axis=2)
-        missing = 3 - scaled.shape[2]
-        return np.ascontiguousarray(np.pad(scaled, ((0, 0), (0, 0), (0, missing))))
+        if image.dtype != np.uint8:
+            scales = self._brightness
+            channels = [image] if len(scales) == 1 else np.split(image, len(scales), axis=2)
+            parts = [scale.to_eight_bits(part) for scale, part in zip(scales, channels, strict=True)]
+            image = np.concatenate(parts, axis=2)
+        if image.shape[2] == 1:
+            return np.repeat(image, 3, axis=2)
+        missing = 3 - image.shape[2]
+        return np.ascontiguousarray(np.pad(image, ((0, 0), (0, 0), (0, missing))))

@@ -11,6 +11,8 @@ half of the rest. The pixels are those of `open_video`.
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -24,10 +26,11 @@ from jaxtyping import UInt8
 from timecycle.data.corpus.index import Entry
 from timecycle.data.corpus.order import sample_at
 from timecycle.errors import VideoError
+from timecycle.tiff_header import TIFF_SUFFIXES
 from timecycle.video import DEFAULT_MAX_PIXELS, open_video
 from timecycle.video.completeness import check_not_truncated
 from timecycle.video.decoder import Decoder, VideoPacket, decoding, upright_rgb
-from timecycle.video.images import images_in_folder
+from timecycle.video.images import Brightness, ImagesVideo, brightness_of, images_in_folder
 
 _MAX_PACKETS = 2000  # held in memory; later frames are read through open_video's table of frames
 _MAX_REORDER = 16  # packets: the largest reordering delay of any codec
@@ -105,7 +108,8 @@ def read_frames(path: Path, indices: Sequence[int]) -> list[UInt8[np.ndarray, "h
     """Read the frames at rising `indices` of a video file or folder of images, with the pixels of `open_video`."""
     if path.is_dir():
         return _read_images(path, indices)
-    frames = _read_packets(path, indices) if indices[-1] + _MAX_REORDER < _MAX_PACKETS else None
+    has_packets = path.suffix.lower() not in TIFF_SUFFIXES and indices[-1] + _MAX_REORDER < _MAX_PACKETS
+    frames = _read_packets(path, indices) if has_packets else None
     if frames is not None:
         return frames
     with open_video(path) as video:
@@ -113,14 +117,27 @@ def read_frames(path: Path, indices: Sequence[int]) -> list[UInt8[np.ndarray, "h
 
 
 def _read_images(folder: Path, indices: Sequence[int]) -> list[UInt8[np.ndarray, "height width 3"]]:
-    """Read the requested images, and the first one: it sets the size, and the range of 16-bit greys."""
+    """Read the requested images, and the first one, which sets the size, with the brightness of the whole folder."""
     paths = images_in_folder(folder)
     if indices[-1] >= len(paths):
         raise VideoError(
             f"{folder} has no frame {indices[-1]}: it has {len(paths)} images", remedy="make the index again"
         )
-    video = open_video([paths[0], *(paths[index] for index in indices)])
+    video = ImagesVideo(
+        str(folder),
+        [paths[0], *(paths[index] for index in indices)],
+        time_base=Fraction(1),
+        max_pixels=DEFAULT_MAX_PIXELS,
+        brightness=_folder_brightness(folder, len(paths), folder.stat().st_mtime_ns),
+    )
     return [frame.image for frame in video.frames(1)]
+
+
+@lru_cache(maxsize=1024)
+def _folder_brightness(folder: Path, count: int, changed_ns: int) -> Brightness | None:
+    """Find the scale of 16-bit greys once for a folder, which training reads many times."""
+    del count, changed_ns  # part of the cache's key
+    return brightness_of(images_in_folder(folder), max_pixels=DEFAULT_MAX_PIXELS)
 
 
 def _read_packets(path: Path, indices: Sequence[int]) -> list[UInt8[np.ndarray, "height width 3"]] | None:

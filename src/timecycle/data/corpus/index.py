@@ -22,6 +22,7 @@ from timecycle.data.corpus.probe import Box, probe_video
 from timecycle.errors import VideoError
 from timecycle.files import make_folder, write_text, writing
 from timecycle.shortages import find_shortage, raise_if_shortage, raising_shortages
+from timecycle.tiff_header import TIFF_SUFFIXES, is_stack
 from timecycle.video.image_file import IMAGE_SUFFIXES
 
 VIDEO_SUFFIXES = frozenset(
@@ -145,8 +146,9 @@ def find_videos(folder: Path) -> dict[str, str]:
         folders[:] = [name for name in folders if not name.startswith(".")]
         here = Path(where)
         visible = [here / name for name in names if not name.startswith(".")]
-        videos = [path for path in visible if path.suffix.lower() in VIDEO_SUFFIXES]
-        images = [path for path in visible if path.suffix.lower() in IMAGE_SUFFIXES]
+        stacks = {path for path in visible if path.suffix.lower() in TIFF_SUFFIXES and is_stack(path)}
+        videos = [path for path in visible if path.suffix.lower() in VIDEO_SUFFIXES or path in stacks]
+        images = [path for path in visible if path.suffix.lower() in IMAGE_SUFFIXES and path not in stacks]
         for path in videos:
             found[path.relative_to(folder).as_posix()] = _fingerprint([path])
         if len(images) > 1 and not videos:
@@ -154,7 +156,7 @@ def find_videos(folder: Path) -> dict[str, str]:
     if not found:
         raise VideoError(
             f"{folder} holds no videos",
-            remedy=f"give a folder with files ({' '.join(sorted(VIDEO_SUFFIXES))}) or folders of images",
+            remedy=f"give a folder with files ({' '.join(sorted(VIDEO_SUFFIXES))}), TIFF stacks or folders of images",
         )
     return dict(sorted(found.items()))
 
