@@ -81,6 +81,7 @@ def test_only_the_frames_that_depend_on_a_correction_change(widget, masks, world
     widget.propagate()
     wait_for(lambda: widget._worker is None)
     before = masks.data.copy()
+    assert not widget.undo_button.isEnabled()  # there is nothing to undo yet
     masks.data[3][masks.data[3] == 1] = 0
     masks.data[3][2:12, 2:12] = 1
     corrected = masks.data[3].copy()
@@ -93,9 +94,11 @@ def test_only_the_frames_that_depend_on_a_correction_change(widget, masks, world
         assert np.array_equal(masks.data[index], before[index])
     for index in range(FRAMES):
         assert np.array_equal(masks.data[index], run.labels[index].ids)
+    assert widget.undo_button.isEnabled()
     widget.undo()
     wait_for(lambda: widget._worker is None)
     assert np.array_equal(masks.data, before)
+    assert not widget.undo_button.isEnabled()
 
 
 def test_only_the_objects_that_were_edited_are_corrected(widget, masks, wait_for, tmp_path):
@@ -223,6 +226,7 @@ def test_an_error_of_the_engine_is_told_and_the_layer_can_be_edited_again(widget
     widget.propagate()
     wait_for(lambda: widget._worker is None)
     assert str(tmp_path / "file") in widget.message.text()
+    assert "with -o" not in widget.message.text()  # there is no command line here
     assert masks.editable
 
 

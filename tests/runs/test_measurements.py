@@ -150,6 +150,11 @@ def test_what_is_not_a_scale_is_refused(text):
         parse_scale(text)
 
 
+def test_a_scale_without_a_number_is_named_in_the_refusal():
+    with pytest.raises(SettingsError, match=r"^'far' is not a scale; give pixels per unit"):
+        parse_scale("far")
+
+
 def test_pairs_must_be_of_points_that_are_there(spec, tmp_path):
     with pytest.raises(SettingsError, match="is not a pair"):
         parse_pairs(["nose"])

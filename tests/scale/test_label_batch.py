@@ -131,3 +131,14 @@ def test_the_wrapper_for_spark_maps_data_frames(four, expected):
     assert [word.split()[0] for word in names["SCHEMA"].split(", ")] == list(done.columns)
     assert done["frames"].tolist() == [8, 0, 8, 8]
     assert unpacked(done["output"].iloc[2], four / "unpacked") == expected["v5"]
+
+
+def test_labels_are_also_written_in_other_formats_and_units(corpus, tmp_path):
+    batch = {"video": [corpus / "v0.mp4"], "labels": [corpus / "m0.png"]}
+    done = tc.label_batch(batch, **CONFIG, scale="2px/mm", formats=["cvat"])
+    assert done["error"].tolist() == [""]
+    unpacked(done["output"][0], tmp_path / "v0")
+    assert (tmp_path / "v0" / "exports" / "cvat.xml").is_file()
+    assert "area_mm2" in (tmp_path / "v0" / "measurements.csv").read_text(encoding="utf-8").splitlines()[0]
+    with pytest.raises(SettingsError, match="crayon"):
+        tc.label_batch(batch, **CONFIG, formats=["crayon"])

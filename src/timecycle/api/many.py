@@ -123,13 +123,15 @@ def label_batch(
     device: Device = "auto",
     precision: PrecisionChoice = "fp32",
     label_files: LabelFiles = "palette",
+    scale: float | str | None = None,
+    formats: Sequence[str] = (),
     allow_damaged: bool = False,
 ) -> dict[str, np.ndarray]:
     """Propagate annotations through the videos of a batch of rows, for `map_batches` of Ray Data and the like of Spark.
 
     batch: columns "video" (paths or addresses), "labels" (one or several of FILE or FRAME=FILE) and, if wanted, "name".
     encoder: a name or a path; it is loaded once in each process. None is the bundled one.
-    config, confidence, label_files, allow_damaged: as for `bulk`.
+    config, confidence, label_files, scale, formats, allow_damaged: as for `bulk`.
     device, precision: as for `load_encoder`.
 
     Returns columns with a row for each video: "name", "frames", "mean_confidence" (nan if there is none), "output" (the
@@ -142,6 +144,7 @@ def label_batch(
             f"the batch has the columns {', '.join(sorted(map(str, columns)))}",
             remedy="give it the columns video and labels, and name if wanted",
         )
+    check_formats(formats)  # once, not as the failure of every video
     rows = zip(*batch.values(), strict=True)
     lines = [_line({column: _plain(value) for column, value in zip(batch, row, strict=True)}) for row in rows]
     job = BulkJob(
@@ -152,6 +155,8 @@ def label_batch(
         device=device,
         precision=precision,
         label_files=label_files,
+        measurements=MeasurementConfig(None if scale is None else parse_scale(str(scale))),
+        formats=tuple(formats),
         allow_damaged=allow_damaged,
     )
     done = list(label_lines(lines, job))

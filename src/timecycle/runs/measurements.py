@@ -55,9 +55,12 @@ def parse_scale(text: str) -> Scale:
     """Parse a scale such as "4.2" or "4.2px/mm"."""
     match = re.fullmatch(rf"\s*([0-9.eE+-]+)\s*(?:(?:px)?\s*/\s*({_UNIT}))?\s*", text)
     try:
-        return Scale(float(match[1]), match[2] or "unit") if match else Scale(math.nan)
+        number = float(match[1]) if match else math.nan
     except ValueError:
-        raise SettingsError(f"{text[:40]!r} is not a scale", remedy=_SCALE_REMEDY) from None
+        number = math.nan
+    if match is None or math.isnan(number):
+        raise SettingsError(f"{text[:40]!r} is not a scale", remedy=_SCALE_REMEDY)
+    return Scale(number, match[2] or "unit")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import timecycle as tc
-from timecycle.errors import TimecycleError
+from timecycle.errors import TimecycleError, without_commands
 
 PRESETS = ("fast", "default", "best")
 SUGGESTIONS = 10
@@ -28,6 +28,7 @@ class RunState:
     confidence: list[float | None]  # by frame; None where it is not known
     annotated: list[int]
     suggestions: list[Any]  # with index, confidence and reason; the best first
+    corrected: bool  # whether there is a correction to undo
     note: str = ""  # why there are no suggestions
 
 
@@ -90,10 +91,11 @@ def state_of(run: "tc.Run") -> RunState:
     """Read the confidence of a run and rank the frames to check."""
     confidence = [frame.confidence for frame in run.frames]
     annotated = [frame.index for frame in run.frames if frame.annotated]
+    corrected = bool(run.record.get("corrections"))
     try:
-        return RunState(run.folder, confidence, annotated, list(tc.check(run, count=SUGGESTIONS).queue))
+        return RunState(run.folder, confidence, annotated, list(tc.check(run, count=SUGGESTIONS).queue), corrected)
     except TimecycleError as error:  # a run without confidence is a result all the same
-        return RunState(run.folder, confidence, annotated, [], str(error))
+        return RunState(run.folder, confidence, annotated, [], corrected, str(without_commands(error)))
 
 
 def free_folder(video: str | None, name: str) -> Path:

@@ -23,7 +23,7 @@ from qtpy.QtWidgets import (
 )
 
 import timecycle as tc
-from timecycle.errors import LabelError, OutputError, TimecycleError
+from timecycle.errors import LabelError, OutputError, TimecycleError, without_commands
 from timecycle.integrations.napari import jobs
 from timecycle.integrations.napari.controls import LayerChoice, button, row
 from timecycle.integrations.napari.jobs import CancelledError, Result, RunState
@@ -202,10 +202,10 @@ class PropagateWidget(QWidget):
         if isinstance(error, CancelledError):
             self.message.setText("cancelled: the layer is as it was; Propagate resumes")
             return
-        self.message.setText(str(error))
         if not isinstance(error, TimecycleError):
+            self.message.setText(str(error))
             raise error  # napari shows where it comes from
-        show_error(str(error))
+        self._tell(error)
 
     def _end(self) -> Layer:
         layer, self._worker, self._layer = self._layer, None, None
@@ -220,8 +220,12 @@ class PropagateWidget(QWidget):
         try:
             start()
         except TimecycleError as error:
-            self.message.setText(str(error))
-            show_error(str(error))
+            self._tell(error)
+
+    def _tell(self, error: TimecycleError) -> None:
+        text = str(without_commands(error))
+        self.message.setText(text)
+        show_error(text)
 
     def _show_progress(self, done: int, total: int) -> None:
         if self._worker is not None:
@@ -287,7 +291,7 @@ class PropagateWidget(QWidget):
         self.propagate_button.setEnabled(not busy)
         self.propagate_button.setText("Propagate corrections" if run else "Propagate")
         self.cancel_button.setEnabled(busy)
-        self.undo_button.setEnabled(run and not busy)
+        self.undo_button.setEnabled(self._state is not None and self._state.corrected and not busy)
         self.restart_button.setEnabled(run and not busy)
         for fixed in (self.preset_choice, self.folder_line, self.browse_button):  # a run keeps its settings
             fixed.setEnabled(not run and not busy)

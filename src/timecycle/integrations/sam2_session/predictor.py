@@ -17,7 +17,7 @@ from torch import Tensor
 
 import timecycle as tc
 from timecycle.device import pick_device
-from timecycle.errors import LabelError, SettingsError
+from timecycle.errors import LabelError, SettingsError, telling_without_commands
 from timecycle.integrations.sam2_session.frames import OrderedFrames
 from timecycle.integrations.sam2_session.prompts import (
     Clicks,
@@ -65,6 +65,7 @@ class VideoPredictor:
         """Make the predictor; SAM 2's weights, which `model_id` names, are not loaded."""
         return build_sam2_video_predictor(None, model_id, **options)
 
+    @telling_without_commands()
     def init_state(
         self,
         video_path: str | Path | np.ndarray | tc.Video,
@@ -110,6 +111,7 @@ class VideoPredictor:
         inference_state["clicks"].setdefault(frame_idx, {}).pop(number, None)
         return self._output(inference_state, frame_idx)
 
+    @telling_without_commands()
     def add_new_points_or_box(
         self,
         inference_state: State,
@@ -193,11 +195,16 @@ class VideoPredictor:
 
         The start is by default the earliest frame with a prompt. All prompts count, also those that lie ahead.
         """
-        state = inference_state
+        with telling_without_commands():
+            yield from self._propagate(inference_state, start_frame_idx, max_frame_num_to_track, reverse=reverse)
+
+    def _propagate(
+        self, state: State, start_frame: int | None, max_frames: int | None, *, reverse: bool
+    ) -> Iterator[Output]:
         annotations = self._annotations(state)
-        start = min(annotations) if start_frame_idx is None else start_frame_idx
+        start = min(annotations) if start_frame is None else start_frame
         self._check_frame(state, start)
-        wanted = frames_to_yield(start, max_frame_num_to_track, state["num_frames"], reverse=reverse)
+        wanted = frames_to_yield(start, max_frames, state["num_frames"], reverse=reverse)
         if not wanted:
             return
         first, last = frames_to_process(annotations, min(wanted), max(wanted))
@@ -278,6 +285,7 @@ class VideoPredictor:
         return torch.where(there, _INSIDE, _OUTSIDE).to(self.device)
 
 
+@telling_without_commands()
 def build_sam2_video_predictor(
     config_file: str | None = None,
     ckpt_path: str | Path | None = None,
