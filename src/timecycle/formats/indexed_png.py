@@ -3,13 +3,16 @@
 import json
 from pathlib import Path
 
+import numpy as np
+
 from timecycle.errors import LabelError
 from timecycle.files import frame_number, make_folder, natural_order, write_text
 from timecycle.formats.format import Format
-from timecycle.formats.video_labels import LazyLabels, VideoFacts, VideoLabels
+from timecycle.formats.video_labels import LazyLabels, VideoFacts, VideoLabels, ids_of
+from timecycle.formats.youtube_vos import meta_file, read_names, write_meta
 from timecycle.labels.mask_file import colours_in, read_mask_files
 from timecycle.labels.masks import Masks
-from timecycle.labels.names import NAMES_FILE, names_beside
+from timecycle.labels.names import NAMES_FILE
 from timecycle.video.frame import DEFAULT_MAX_PIXELS
 from timecycle.video.image_file import image_size
 
@@ -40,16 +43,26 @@ def read(path: Path, video: VideoFacts) -> VideoLabels:
         kind=Masks,
         labels=LazyLabels(list(files), read_frame),
         video=VideoFacts(name=str(path), size=size.shape),
-        names=names_beside([path]),
+        names=read_names([path]),
     )
 
 
 def write(labels: VideoLabels, path: Path) -> None:
-    """Write one PNG per frame with labels, all of 16 bits if an id is above 255, and the names as names.json."""
+    """Write one PNG per frame with labels, all of 16 bits if an id is above 255, and the names.
+
+    They go to names.json beside the masks; below Annotations, as YouTube-VOS has them, to its meta.json.
+    """
     make_folder(path)
+    shown: dict[int, list[str]] = {}
     for index, one in labels.labels.items():
-        one.write(path / f"{labels.video.number(index):05d}.png")
-    if labels.names:
+        name = f"{labels.video.number(index):05d}"
+        one.write(path / f"{name}.png")
+        for identity in np.unique(ids_of(one)).tolist():
+            if identity:
+                shown.setdefault(identity, []).append(name)
+    if meta_file(path) is not None:
+        write_meta(path, shown, labels.names)
+    elif labels.names:
         write_text(path / NAMES_FILE, json.dumps(dict(labels.names), ensure_ascii=False, indent=1) + "\n")
 
 

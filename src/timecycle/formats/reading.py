@@ -7,9 +7,9 @@ from pathlib import Path
 from timecycle.formats.format import Format
 from timecycle.formats.registry import NATIVE, find_format, read_file, recognise
 from timecycle.formats.video_labels import VideoFacts, VideoLabels
+from timecycle.formats.youtube_vos import read_names
 from timecycle.labels import Keypoints, Labels, read_labels
 from timecycle.labels.file import frames_in_words, note
-from timecycle.labels.names import names_beside
 from timecycle.labels.reading import path_of
 
 
@@ -60,7 +60,7 @@ def read_any(
         labels = read_labels(
             arguments, kind=kind, exhaustive=exhaustive, numbers=video.numbers, size=size, together=together
         )
-        return ReadLabels(labels, names_beside([path_of(argument) for argument in arguments]))
+        return ReadLabels(labels, read_names([path_of(argument) for argument in arguments]))
     read = read_file(Path(arguments[0]), video, name=found.name)
     labels = dict(read.labels) if every_frame else _annotated(read, keep_empty=exhaustive)
     if exhaustive:
