@@ -64,9 +64,7 @@ def test_names_json_comes_before_meta_json(tmp_path):
     assert read_names([folder / "00000.png"]) == {"1": "Rex", "2": "cat"}
 
 
-@pytest.mark.parametrize(
-    "content", ["{}", '{"videos": []}', '{"videos": {"v": {"objects": [1]}}}']
-)
+@pytest.mark.parametrize("content", ["{}", '{"videos": []}', '{"videos": {"v": {"objects": [1]}}}'])
 def test_a_file_without_the_video_names_nothing(tmp_path, content):
     meta(tmp_path, {}, "v")
     (tmp_path / "meta.json").write_text(content)
