@@ -1,7 +1,8 @@
 """Every kind of input that benchmarks/fuzz.py knows."""
 
+import fuzz_formats
 import fuzz_media
 import fuzz_models
 import fuzz_runs
 
-KINDS = {**fuzz_media.KINDS, **fuzz_models.KINDS, **fuzz_runs.KINDS}
+KINDS = {**fuzz_media.KINDS, **fuzz_models.KINDS, **fuzz_runs.KINDS, **fuzz_formats.KINDS}

@@ -137,7 +137,7 @@ def _read_tracks(path: Path) -> tuple[ElementTree.Element | None, dict[int, _Tra
                     element.clear()
                 elif element.tag == "image":
                     raise LabelError(f"{path} is `CVAT for images`", remedy=_REMEDY)
-    except (ElementTree.ParseError, OSError, ValueError) as error:
+    except (ElementTree.ParseError, OSError, ValueError, LookupError) as error:  # LookupError: an unknown encoding
         raise LabelError(f"{path} cannot be read: {str(error)[:200]}", remedy=_REMEDY) from error
     return meta, {number: track for number, track in sorted(tracks.items()) if track.shapes}, skipped
 

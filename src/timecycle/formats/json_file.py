@@ -15,6 +15,7 @@ from timecycle.labels.masks import Masks
 
 _MAX_BYTES = 1 << 30
 _MAX_ID = 65535
+_ID_KEYS = ("id", "image_id", "video_id", "category_id")  # by which rows of other tables are looked up
 _REMEDY = "export the labels again, or check that the file is whole"
 
 Table = Sequence[Mapping[str, Any]]
@@ -34,6 +35,10 @@ def read_json(path: Path, *tables: str) -> dict[str, Table]:
     for name, table in found.items():
         if not isinstance(table, list) or not all(isinstance(row, dict) for row in table):
             raise LabelError(f"{path} has no list of {name}", remedy=_REMEDY)
+        for row in table:
+            wrong = next((key for key in _ID_KEYS if isinstance(row.get(key), list | dict)), None)
+            if wrong is not None:
+                raise LabelError(f"{path} has {str(row[wrong])[:40]} for {wrong} in {name}", remedy=_REMEDY)
     return found
 
 

@@ -32,7 +32,7 @@ def decode(segmentation: Any, size: tuple[int, int], place: str) -> Region:
     if height * width > DEFAULT_MAX_PIXELS:
         raise _wrong(place, f"is of {width}x{height} pixels")
     if isinstance(segmentation, dict):
-        if list(segmentation.get("size", ())) != [height, width]:
+        if segmentation.get("size") not in ([height, width], (height, width)):
             raise _wrong(place, f"has the size {str(segmentation.get('size'))[:40]}, not [{height}, {width}]")
         counts = segmentation.get("counts")
         if isinstance(counts, list):

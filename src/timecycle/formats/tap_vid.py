@@ -58,9 +58,15 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
             if sum(member.file_size for member in packed.infolist()) > _MAX_BYTES:
                 raise LabelError(f"{path} is larger than {_MAX_BYTES >> 30} GiB", remedy="split it by video")
         with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in ("points", "occluded", "names", "size", "fps") if name in file}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, MemoryError, NotImplementedError) as error:
+            arrays = {name: file[name] for name in ("points", "occluded", "names", "size", "fps") if name in file}
+    except LabelError:
+        raise
+    except Exception as error:  # damaged files raise nearly anything
         raise LabelError(f"{path} cannot be read: {str(error)[:200]}", remedy=_REMEDY) from error
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):  # a member that is no array is given as its bytes
+            raise LabelError(f"{path} has no array in {name}", remedy=_REMEDY)
+    return arrays
 
 
 def _size(arrays: dict[str, np.ndarray], path: Path) -> tuple[int, int] | None:
