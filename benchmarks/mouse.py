@@ -9,6 +9,7 @@ JHMDB). Results: mouse.json.
 """
 
 import argparse
+import resource
 import subprocess
 import sys
 import time
@@ -27,6 +28,7 @@ from timecycle.labels import Keypoints
 from timecycle.model.encoder import Encoder
 from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
 from timecycle.propagation.video import propagate
+from timecycle.training.record import read_journal
 from timecycle.video import open_video
 
 _THRESHOLDS = (0.1, 0.05)  # of the animal's size
@@ -73,13 +75,16 @@ def _positions(labels: object, names: Sequence[str]) -> np.ndarray:
     return np.array([[places[name] for name in names]], np.float64)
 
 
-def train(video: Path, run: Path, *, minutes: float, start: str) -> Path:
-    """Train on the video as a user does, from the weights of an encoder; returns the new weights."""
-    weights = run / "weights.safetensors"
-    if not weights.exists():
-        words = ["train", str(video), "-o", str(run), "--from", start, "--minutes", str(minutes)]
-        subprocess.run([sys.executable, "-m", "timecycle", *words], check=True)
-    return weights
+def train(video: Path, run: Path, *, minutes: float, start: str) -> dict[str, float]:
+    """Train on the video as a user does, from the weights of an encoder; returns steps and minutes of the processor.
+
+    On a machine that does other work, fewer of the minutes are those of the processor.
+    """
+    words = ["train", str(video), "-o", str(run), "--from", start, "--minutes", str(minutes)]
+    subprocess.run([sys.executable, "-m", "timecycle", *words], check=True)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    steps = max(int(line["step"]) for line in read_journal(run) if "step" in line)
+    return {"steps": steps, "cpu_minutes": round((used.ru_utime + used.ru_stime) / 60, 2)}
 
 
 def main() -> None:
@@ -95,8 +100,10 @@ def main() -> None:
         print(name, pairs_pck(images, load_encoder(name)), flush=True)
     if chosen.only:
         return
-    measured = {}
-    trained = train(folder / "videos", chosen.work / "mouse", minutes=chosen.minutes, start=DEFAULT_ENCODER)
+    measured: dict[str, dict[str, float | str]] = {}
+    run = chosen.work / "mouse"
+    training = train(folder / "videos", run, minutes=chosen.minutes, start=DEFAULT_ENCODER)
+    trained = run / "weights.safetensors"
     for name in (DEFAULT_ENCODER, str(trained), "rgb", "efficientnet-lite0-s8"):
         encoder = load_encoder(name)
         label = "trained" if name == str(trained) else name
@@ -106,6 +113,7 @@ def main() -> None:
         "images": len(images),
         "pairs": len(images) * _NEXT,
         "minutes": chosen.minutes,
+        **training,
         "propagate": list(_SETTINGS),
     }
     write_record("mouse", settings=settings, measured=measured, seconds=time.monotonic() - began)
