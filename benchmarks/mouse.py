@@ -3,7 +3,7 @@
     python benchmarks/mouse.py DATA --work DIR
 
 The mouse of DATA/mirror_mouse, seen from the side and, in a mirror, from below: one unlabelled video to train on, and
-30 labelled images of other recordings. The points of each image are propagated to the next five, without a window, as
+29 labelled images of other recordings. The points of each image are propagated to the next five, without a window, as
 the images are not neighbours in time. A point is correct within 0.1 and 0.05 of the size of the animal (PCK as for
 JHMDB). Results: mouse.json.
 """

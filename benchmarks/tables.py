@@ -891,6 +891,22 @@ def _fuzz(results: Results) -> str:
     return f"{markdown(heads, rows, right=tuple(range(1, len(heads))))}\n{about}{_origin(record)}\n"
 
 
+def _mouse(results: Results) -> str:
+    record = _record(results, "mouse")
+    settings: dict[str, Any] = record["settings"]
+    rows = [
+        [
+            f"`{name}`" if name != "trained" else "the bundled one, trained on the mouse's video",
+            *(f"{score[f'pck_{threshold}']:.1f}" for threshold in (0.1, 0.05)),
+        ]
+        for name, score in record["measured"].items()
+    ]
+    about = f"""{settings["images"]} images, {settings["pairs"]} pairs. Training: {settings["steps"]} steps in
+{settings["cpu_minutes"]:.1f} minutes of one core. {_origin(record)}"""
+    table = markdown(["encoder", "PCK@0.1", "PCK@0.05"], rows, right=(1, 2))
+    return f"{table}\n{' '.join(about.split())}\n"
+
+
 def _kills(results: Results) -> str:
     commands, training = (_record(results, name) for name in ("command_kills", "kills"))
     programs = {
@@ -1058,6 +1074,7 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "speed_peers": _speed_peers,
     "published_ablations": partial(_published, protocol="davis2017", group="ablation"),
     "fuzz": _fuzz,
+    "mouse": _mouse,
     "matching_arithmetic": _matching_arithmetic,
     "kills": _kills,
     "ui_assist": _ui_assist,
