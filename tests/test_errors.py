@@ -40,29 +40,3 @@ def test_all_errors_derive_from_timecycle_error(kind):
 def test_an_error_needs_a_remedy():
     with pytest.raises(TypeError, match="remedy"):
         errors.VideoError("clip.mp4 has no frames")
-
-
-@pytest.mark.parametrize(
-    ("remedy", "told"),
-    [
-        ("choose another folder with -o, or pass --overwrite (in Python overwrite=True)", "choose another folder"),
-        ("use smaller images (--set image_size_px=240), or close others", "use smaller images, or close others"),
-        ("undo it first: timecycle correct out --undo", "undo it first"),
-        ("pass --resume to continue it, or pass --overwrite to start over", "choose another folder"),
-        (
-            "copy it again, or use the rest with --allow-damaged (Python: allow_damaged=True)",
-            "copy it again, or use the rest",
-        ),
-        (
-            "re-encode it with: ffmpeg -i IN -c:v libx264 OUT.mp4",
-            "re-encode it with: ffmpeg -i IN -c:v libx264 OUT.mp4",
-        ),
-        ("draw the mask on the first frame", "draw the mask on the first frame"),
-    ],
-)
-def test_other_programs_are_told_no_options_of_the_command_line(remedy, told):
-    error = errors.without_commands(errors.OutputError("a problem", remedy=remedy))
-    assert (type(error), error.problem, error.remedy) == (errors.OutputError, "a problem", told)
-    with pytest.raises(errors.OutputError, match="a problem") as raised, errors.telling_without_commands():
-        raise errors.OutputError("a problem", remedy=remedy)
-    assert raised.value.remedy == told

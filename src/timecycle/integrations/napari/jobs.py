@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import timecycle as tc
-from timecycle.errors import TimecycleError, without_commands
+from timecycle.errors import TimecycleError
+from timecycle.integrations.remedies import without_commands
 
 PRESETS = ("fast", "default", "best")
 SUGGESTIONS = 10

@@ -23,7 +23,7 @@ from qtpy.QtWidgets import (
 )
 
 import timecycle as tc
-from timecycle.errors import LabelError, OutputError, TimecycleError, without_commands
+from timecycle.errors import LabelError, OutputError, TimecycleError
 from timecycle.integrations.napari import jobs
 from timecycle.integrations.napari.controls import LayerChoice, button, row
 from timecycle.integrations.napari.jobs import CancelledError, Result, RunState
@@ -41,6 +41,7 @@ from timecycle.integrations.napari.layers import (
     show_labels,
 )
 from timecycle.integrations.napari.plot import ConfidencePlot
+from timecycle.integrations.remedies import without_commands
 
 
 class PropagateWidget(QWidget):

@@ -17,7 +17,8 @@ from torch import Tensor
 
 import timecycle as tc
 from timecycle.device import pick_device
-from timecycle.errors import LabelError, SettingsError, telling_without_commands
+from timecycle.errors import LabelError, SettingsError
+from timecycle.integrations.remedies import telling_without_commands
 from timecycle.integrations.sam2_session.frames import OrderedFrames
 from timecycle.integrations.sam2_session.prompts import (
     Clicks,
