@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from timecycle.objectives.walks import PastedObjects, WalksConfig, object_loss, return_targets, walk_losses
+from timecycle.objectives.walks import PastedObjects, Regions, WalksConfig, object_loss, return_targets, walk_losses
 from timecycle.pose import cell_centres
 from wandering import FRAME as GRID
 from wandering import frames, world
@@ -129,7 +129,7 @@ def test_the_loss_of_a_batch_is_the_mean_of_its_clips():
             points[clips],
             grid=GRID,
             config=config,
-            pasted=pasted,
+            regions=Regions(pasted=pasted),
             change=change[clips],
             generators=generators(*seeds),
         ).losses

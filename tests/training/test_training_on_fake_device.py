@@ -15,7 +15,14 @@ from timecycle.training.heldout import HeldOutClips
 from timecycle.training.step import State
 
 TINY = ("clips.crop_px=96", "view_px=64", "patches.patch_px=56", "clips.frames=3", "batch=2", "precision=fp32")
-WALKS = ("objective=walks", "walks.pasted=0.5", "walks.motion=0.5", "walks.negatives=1", "copy_paste.most=2")
+WALKS = (
+    "objective=walks",
+    "walks.pasted=0.5",
+    "walks.segments=0.5",
+    "walks.motion=0.5",
+    "walks.negatives=1",
+    "copy_paste.most=2",
+)
 
 
 def make_batch(config):

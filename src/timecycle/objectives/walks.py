@@ -18,7 +18,7 @@ from timecycle.errors import SettingsError
 from timecycle.grid import Grid
 from timecycle.model.affinity import at_least_fp32
 from timecycle.objectives import ObjectiveResult, Scalar, weighted_sum
-from timecycle.objectives.nodes import node_grid, node_points, pool_nodes
+from timecycle.objectives.segments import Segments, segment_loss
 from timecycle.pose import to_cells
 
 Views = Float[Tensor, "b n c h w"]  # features of unit length of n frames of a clip in one view
@@ -33,18 +33,18 @@ class WalksConfig:
     dropout: float = 0.1  # share of transitions that are dropped, so that no walk relies on a single path
     walk: float = 1.0
     same_frame: float = 1.0  # the walk of length 0: from one view to the other in the same frame
-    nodes: float = 0.0  # walks between squares of cells instead of cells
-    node_cells: int = 4  # side of such a square
+    segments: float = 0.0  # the walk should end on the segment it started on, anywhere on it
+    most_segments: int = 16
     pasted: float = 0.0  # the walk should end on the object it started on, anywhere on it
     negatives: int = 0  # other clips of the batch whose cells are negatives at every step
     motion: float = 0.0  # share of the loss weight that follows how much cells change; the rest is uniform
 
     def __post_init__(self) -> None:
-        for name in ("walk", "same_frame", "nodes", "pasted", "negatives"):
+        for name in ("walk", "same_frame", "segments", "pasted", "negatives"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise SettingsError(f"walks.{name} is {getattr(self, name)}", remedy="give 0 or more")
-        if self.node_cells < 1:
-            raise SettingsError(f"walks.node_cells is {self.node_cells}", remedy="give 1 or more")
+        if self.most_segments < 2:
+            raise SettingsError(f"walks.most_segments is {self.most_segments}", remedy="give 2 or more")
         if not 0 < self.temperature < math.inf:
             raise SettingsError(f"walks.temperature is {self.temperature}", remedy="give a number above 0")
         if not 0 <= self.dropout < 1 or not 0 <= self.motion <= 1:
@@ -63,6 +63,17 @@ class PastedObjects:
     count: int  # of ids, that of the background included
 
 
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """What the cells of the first frame belong to: walks may end anywhere on it."""
+
+    pasted: PastedObjects | None = None
+    segments: Segments | None = None
+
+
+_NO_REGIONS = Regions()
+
+
 def walk_losses(
     out: Views,
     back: BackViews,
@@ -71,7 +82,7 @@ def walk_losses(
     grid: Grid,
     config: WalksConfig,
     visible: Bool[Tensor, "b cells"] | None = None,
-    pasted: PastedObjects | None = None,
+    regions: Regions = _NO_REGIONS,
     change: Float[Tensor, "b cells"] | None = None,
     generators: Sequence[torch.Generator] = (),
 ) -> ObjectiveResult:
@@ -88,11 +99,12 @@ def walk_losses(
     costs = {length: _cross_entropy(walk, target, weight) for length, walk in walks.items()}
     through_time = [cost for length, cost in costs.items() if length > 0]
     losses = {"same_frame": costs[0]} | ({"walk": torch.stack(through_time).mean()} if through_time else {})
-    if config.nodes:
-        losses["nodes"] = _node_loss(out, back, points, grid, config, visible, generators)
-    if pasted is not None:
+    if (segments := regions.segments) is not None:
+        left = [segment_loss(walk, target.weight, target.valid, segments) for walk in walks.values()]
+        losses["segments"] = torch.stack(left).mean()
+    if (pasted := regions.pasted) is not None:
         losses["pasted"] = torch.stack([object_loss(walk, pasted) for walk in walks.values()]).mean()
-    weights = {name: getattr(config, name) for name in ("walk", "same_frame", "nodes", "pasted")}
+    weights = {name: getattr(config, name) for name in ("walk", "same_frame", "segments", "pasted")}
     return weighted_sum(losses, weights, _diagnostics(walks, target, grid))
 
 
@@ -112,24 +124,6 @@ def _walks(
         crossing = _transition(forward[length], backward[length - 1], config, generators)
         walks[length] = outward @ (crossing @ inward)
     return walks
-
-
-def _node_loss(
-    out: Views,
-    back: BackViews,
-    points: Points,
-    grid: Grid,
-    config: WalksConfig,
-    visible: Bool[Tensor, "b cells"] | None,
-    generators: Sequence[torch.Generator],
-) -> Scalar:
-    """Compute the cross-entropy of walks between nodes, averaged over their lengths."""
-    side = config.node_cells
-    everywhere = torch.ones(points.shape[:2], dtype=torch.bool, device=points.device)
-    middles, together = node_points(points, everywhere if visible is None else visible, grid, side)
-    target = return_targets(middles, node_grid(grid, side), together)
-    walks = _walks(pool_nodes(out, side), pool_nodes(back, side), config, generators)
-    return torch.stack([_cross_entropy(walk, target, target.valid) for walk in walks.values()]).mean()
 
 
 @dataclass(frozen=True, eq=False)

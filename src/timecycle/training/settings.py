@@ -149,16 +149,16 @@ class TrainConfig:
                 f"view_px is {self.view_px} and clips.crop_px {self.clips.crop_px}",
                 remedy=f"views are cut out of crops: give at least {_MIN_PX} pixels and at most those of the crop",
             )
-        if not (self.walks.walk or self.walks.same_frame or self.walks.nodes or self.walks.pasted):
+        if not (self.walks.walk or self.walks.same_frame or self.walks.segments or self.walks.pasted):
             raise SettingsError(
-                "walks.walk, walks.same_frame, walks.nodes and walks.pasted are all 0",
+                "walks.walk, walks.same_frame, walks.segments and walks.pasted are all 0",
                 remedy="give at least one of them a weight",
             )
-        cells = grid_of(self.view_px).x.cells
-        if self.walks.nodes and self.walks.node_cells > cells // 2:
+        cells = grid_of(self.view_px).cells
+        if self.walks.segments and self.walks.most_segments > cells:
             raise SettingsError(
-                f"walks.node_cells is {self.walks.node_cells} and a view has {cells} cells a side",
-                remedy=f"give at most {cells // 2}",
+                f"walks.most_segments is {self.walks.most_segments} and a view has {cells} cells",
+                remedy=f"give at most {cells}",
             )
 
     def _check_patches(self) -> None:

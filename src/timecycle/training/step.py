@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -22,7 +22,8 @@ from timecycle.model.resnet import ResNet, batch_norm_momentum, grid_of
 from timecycle.model.tracker import Tracker
 from timecycle.objectives import ObjectiveResult
 from timecycle.objectives.cycles import cycle_losses
-from timecycle.objectives.walks import PastedObjects, walk_losses
+from timecycle.objectives.segments import find_segments
+from timecycle.objectives.walks import PastedObjects, Regions, walk_losses
 from timecycle.training.settings import TrainConfig, TrainPrecision, pick_precision
 
 Batch = dict[str, Tensor]
@@ -60,10 +61,6 @@ class Learner(nn.Module):
         forward, backward = self._encode_views(batch["forward"], batch["backward"])
         grid, walks = grid_of(self.config.view_px), self.config.walks
         change = cell_change(batch["forward"][:, :2], grid)[:, 0] if walks.motion else None
-        objects = None
-        if walks.pasted:
-            start, end = (batch[name].long() for name in ("start_objects", "end_objects"))
-            objects = PastedObjects(start, end, count=self.config.copy_paste.most + 1)
         return walk_losses(
             forward,
             backward,
@@ -71,10 +68,26 @@ class Learner(nn.Module):
             grid=grid,
             config=walks,
             visible=batch["visible"],
-            pasted=objects,
+            regions=self._regions(batch, generators),
             change=change,
             generators=generators,
         )
+
+    def _regions(self, batch: Batch, generators: Sequence[torch.Generator]) -> Regions:
+        walks, grid = self.config.walks, grid_of(self.config.view_px)
+        start, end = (batch[name].long() for name in ("start_objects", "end_objects"))
+        count = self.config.copy_paste.most + 1
+        segments = None
+        if walks.segments:
+            segments = find_segments(
+                batch["forward"][:, 0],
+                start,
+                grid,
+                object_count=count,
+                most=walks.most_segments,
+                generators=generators,
+            )
+        return Regions(PastedObjects(start, end, count=count) if walks.pasted else None, segments)
 
     def _cycles(self, batch: Batch, tracker: Tracker, train_encoder: bool) -> ObjectiveResult:
         with torch.set_grad_enabled(train_encoder and torch.is_grad_enabled()):
