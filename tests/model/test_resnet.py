@@ -387,6 +387,14 @@ def test_mean_is_subtracted_and_res2_is_concatenated():
     assert torch.allclose(model(images[1:]), descriptors[1:], atol=1e-5)  # the image's own mean, not the batch's
 
 
+def test_a_descriptor_without_its_colour_is_that_of_a_network_without_it():
+    settings = {"head_channels": 8, "last": "res3", "columns": True, "centred": True, "fine": 0.5}
+    coloured = random_resnet(ResNetConfig(**settings, colour=1), seed=0).eval()
+    plain = random_resnet(ResNetConfig(**settings), seed=0).eval()
+    images = noise(1, 3, 48, 64)
+    assert torch.equal(coloured.activations(images, colour=False), plain.activations(images))
+
+
 def test_learned_features_do_not_depend_on_concatenated_blocks():
     plain = random_resnet(ResNetConfig(head_channels=8), seed=0).eval()
     other = random_resnet(ResNetConfig(head_channels=8, centred=True, fine=1, colour=1), seed=0).eval()

@@ -40,7 +40,7 @@ class ResNetConfig:
     head_relu: bool = True  # only with a head
     last: Layer = "res4"
     columns: bool = False  # the head takes all layers from res2 on; early layers have smaller receptive fields
-    # Used in propagation only; training uses the network's own features:
+    # Used in propagation, and in training where that is asked for:
     centred: bool = False  # subtract the image's mean descriptor, which does not tell its cells apart
     fine: float = 0.0  # weight of res2 features concatenated to the learned ones; 1 is an equal weight
     colour: float = 0.0  # weight of the cell's mean colour concatenated to them
@@ -91,23 +91,24 @@ class ResNet(nn.Module):
     def forward(self, images: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
         return F.normalize(self.activations(images).float(), dim=1)
 
-    def activations(self, images: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
-        """Compute descriptors for propagation before they are scaled to unit length."""
+    def activations(self, images: Float[Tensor, "b 3 H W"], *, colour: bool = True) -> Float[Tensor, "b c h w"]:
+        """Compute descriptors for propagation before they are scaled to unit length, without their colour if asked."""
         config, layers = self.config, self._layers(images)
         learned = self._head(layers)
-        if not (config.centred or config.fine or config.colour):
+        weight = config.colour if colour else 0.0
+        if not (config.centred or config.fine or weight):
             return learned
         # Blocks are normalised before they are weighted, so that weights mean the same for all networks and images.
         blocks = [self._normalised(learned)]
         if config.fine:
             blocks.append(config.fine**0.5 * self._normalised(layers["res2"]))
-        if config.colour:
+        if weight:
             # The receptive field of learned features is far larger than a cell, in which thin objects get lost.
-            blocks.append(config.colour**0.5 * F.normalize(_mean_colours(images), dim=1).to(learned.dtype))
+            blocks.append(weight**0.5 * F.normalize(_mean_colours(images), dim=1).to(learned.dtype))
         return torch.cat(blocks, dim=1)
 
     def learned(self, images: Float[Tensor, "b 3 H W"]) -> Float[Tensor, "b c h w"]:
-        """Compute the network's own features, without anything concatenated: these are trained."""
+        """Compute the network's own features, without anything concatenated."""
         return self._head(self._layers(images))
 
     def _layers(self, images: Float[Tensor, "b 3 H W"]) -> dict[Layer, Float[Tensor, "b _ h w"]]:

@@ -21,6 +21,7 @@ Objective = Literal["walks", "cycles"]
 TrainPrecision = Literal["fp32", "bf16", "fp16"]
 PrecisionChoice = Literal["auto", "fp32", "bf16", "fp16"]
 BatchStatistics = Literal["process", "all", "frozen"]
+Trained = Literal["features", "descriptor"]
 Schedule = Literal["cosine", "constant"]
 
 _MIN_PX = 16  # two cells: reflect padding needs more pixels than it adds
@@ -86,6 +87,7 @@ class TrainConfig:
     channels_last: bool = True  # in memory: faster convolutions on most devices
     compile: bool = False  # the encoder, with torch.compile: minutes at first, then faster steps on CUDA
     ema_decay: float = 0.998  # of the exponential moving average of the weights, which is saved
+    trained: Trained = "features"  # the network's own, or the descriptor that propagation uses, without its colour
     view_px: int = 128  # walks: side of the two views
     localizer_steps: int = 0  # cycles: first steps that train only the localizer
     held_out: float = 0.05  # share of the videos that is used for validation only
@@ -108,6 +110,7 @@ class TrainConfig:
             ("objective", Objective),
             ("precision", PrecisionChoice),
             ("batch_statistics", BatchStatistics),
+            ("trained", Trained),
         ):
             if getattr(self, name) not in get_args(kind):
                 raise SettingsError(

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Self
 
 import torch
@@ -40,7 +40,8 @@ class Learner(nn.Module):
         memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
         self.encoder = encoder.to(memory_format=memory_format)  # type: ignore[call-overload]
         self.tracker = _tracker(config) if config.objective == "cycles" else None
-        self._network: Network = torch.compile(self.encoder.learned) if config.compile else self.encoder.learned
+        network = self.encoder.learned if config.trained == "features" else partial(encoder.activations, colour=False)
+        self._network: Network = torch.compile(network) if config.compile else network
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)

@@ -1,0 +1,39 @@
+"""What is trained: the network's own features, or the descriptor of propagation without its colour."""
+
+import torch
+
+from timecycle.config import train_config
+from timecycle.model.resnet import grid_of, random_resnet
+from timecycle.training.step import Learner
+
+SETTINGS = ("objective=walks", "view_px=64", "encoder.centred=true", "encoder.head_channels=16", "encoder.last=res3")
+
+
+def loss(*settings: str) -> torch.Tensor:
+    config = train_config("small", (*SETTINGS, *settings))
+    cells = grid_of(64).cells
+    draw = torch.Generator().manual_seed(0)
+    batch = {
+        "forward": torch.randint(0, 256, (2, 2, 64, 64, 3), dtype=torch.uint8, generator=draw),
+        "backward": torch.randint(0, 256, (2, 1, 64, 64, 3), dtype=torch.uint8, generator=draw),
+        "targets": torch.rand(2, cells, 2, generator=draw) - 0.5,
+        "visible": torch.ones(2, cells, dtype=torch.bool),
+        "start_objects": torch.zeros(2, cells, dtype=torch.uint8),
+        "end_objects": torch.zeros(2, cells, dtype=torch.uint8),
+        "seed": torch.arange(2),
+    }
+    return Learner(random_resnet(config.encoder, seed=0), config)(batch).total
+
+
+def test_colour_is_never_trained_on():
+    for trained in ("features", "descriptor"):
+        with_colour, without = (loss(f"trained={trained}", f"encoder.colour={colour}") for colour in (1.0, 0.0))
+        assert torch.equal(with_colour, without)
+
+
+def test_the_descriptor_has_the_blocks_that_the_features_lack():
+    weights = ("encoder.fine=0.0", "encoder.fine=1.0")
+    features = [loss("trained=features", weight) for weight in weights]
+    descriptors = [loss("trained=descriptor", weight) for weight in weights]
+    assert torch.equal(*features)
+    assert not torch.equal(*descriptors)
