@@ -157,7 +157,7 @@ def test_pairs_are_written_with_commas_and_optional_brackets(pair):
         (
             "small",
             ["walks.walk=0", "walks.same_frame=0"],
-            r"walks\.walk, walks\.same_frame, walks\.nodes and walks\.pasted are all 0",
+            r"walks\.walk, walks\.same_frame, walks\.segments and walks\.pasted are all 0",
         ),
         ("small", ["walks.walk=-1"], r"walks\.walk is -1"),
         ("small", ["walks.temperature=0"], r"walks\.temperature is 0"),
