@@ -30,6 +30,10 @@ def window(qt_app, plugin):
     """napari's window; where its canvas cannot be drawn, for want of OpenGL, the test is skipped."""
     if not os.environ.get("DISPLAY"):
         pytest.skip("the window of napari needs a display: run the tests with xvfb-run")
+    from qtpy.QtGui import QOpenGLContext
+
+    if not QOpenGLContext().create():
+        pytest.skip("Qt has no OpenGL on this display")
     viewer = napari.Viewer(show=False)
     yield viewer
     viewer.close()
