@@ -1,0 +1,150 @@
+"""Compare encoders by how well they transfer a mask from the first frame of a clip to later ones, each in one step.
+
+    python benchmarks/transfer.py VIDEOS --work DIR --encoders NAME|FILE ... [--set colour=0]
+
+Propagation adds up errors, so that a clip is found or lost by chance and short training runs cannot be told apart. In
+one step nothing adds up, and few frames need to be encoded. Three sets of clips, none of which needs labels:
+
+- rigid, articulated: composites of VIDEOS with exact masks;
+- real: what moves in VIDEOS (round_trips.py), with the later masks that VGG-16 propagates with the default settings, on
+  clips where they return to the first.
+
+Plain inference at 240 pixels, in a window of 96. Prints the mean overlap (J) and paired differences to the first
+encoder with standard errors.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+
+from cached_encoder import CachedEncoder
+from inference import plain_at_240
+from round_trips import Region, changed_encoder, find_regions, paired
+from timecycle.config import propagate_config
+from timecycle.data.augment.articulated import ArticulatedConfig
+from timecycle.data.augment.composites import CompositesConfig
+from timecycle.evaluation.protocols.composites import find_composites, make_composites
+from timecycle.labels import Masks
+from timecycle.model.encoder import Encoder
+from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
+from timecycle.model.weights import find_bundled
+from timecycle.propagation.settings import PropagateConfig
+from timecycle.propagation.video import propagate
+from timecycle.video import Video, VideoSlice, open_video
+
+_AHEAD = (4, 10, 22)  # frames
+_WINDOW = ("window_px=96", "anchor_window_px=96")
+_FRAMES = max(_AHEAD)  # that VGG-16 propagates
+_RETURNED = 0.6  # least mean overlap of what it propagates forward and back
+
+
+@dataclass(frozen=True, eq=False)
+class Clip:
+    """The first frame of a clip and some later ones, with their masks."""
+
+    name: str
+    images: Sequence[np.ndarray]
+    masks: Sequence[np.ndarray]  # bool
+
+
+def composite_clips(videos: Path, folder: Path, config: CompositesConfig | ArticulatedConfig) -> Iterator[Clip]:
+    """Read the first and some later frames of every composite; they are made if they are not there."""
+    for clip in find_composites(make_composites(videos, folder, config)).clips:
+        masks = folder / "Annotations" / "480p" / clip.name
+        with open_video(folder / "JPEGImages" / "480p" / clip.name) as frames:
+            kept = [index for index in (0, *_AHEAD) if index < len(frames)]
+            images = [frames[index].image for index in kept]
+        yield Clip(clip.name, images, [Masks.read(masks / f"{index:05d}.png").ids > 0 for index in kept])
+
+
+def real_clips(videos: Path, folder: Path) -> Iterator[Clip]:
+    """Find moving regions and propagate them with VGG-16; masks are kept in `folder`, as this takes minutes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    teacher: Encoder | None = None
+    for region in find_regions(videos, frames=_FRAMES, most=100):
+        kept = folder / f"{region.path.stem}.npz"
+        if not kept.exists():
+            teacher = teacher or load_encoder("vgg16")
+            masks, overlap = propagate_and_return(region, teacher)
+            np.savez_compressed(kept, masks=masks, overlap=overlap)
+        saved = np.load(kept)
+        if saved["overlap"] >= _RETURNED:
+            with open_video(region.path) as video:
+                images = [video[index].image for index in (0, *_AHEAD)]
+            yield Clip(region.path.name, images, [saved["masks"][index] for index in (0, *_AHEAD)])
+
+
+def propagate_and_return(region: Region, encoder: Encoder) -> tuple[np.ndarray, float]:
+    """Propagate a region forward, and what arrives back; returns the masks of all frames and their mean overlap."""
+    config, cached = propagate_config("default", ("image_size_px=240",)), CachedEncoder(encoder)
+    with open_video(region.path) as video:
+        part = VideoSlice(video, 0, _FRAMES + 1)
+        there = _propagated(part, {0: Masks.of(region.mask)}, cached, replace(config, direction="forward"))
+        back = _propagated(part, {_FRAMES: Masks.of(there[-1])}, cached, replace(config, direction="both"))
+    return there, fmean(overlap(*masks) for masks in zip(there, back, strict=True))
+
+
+def _propagated(video: Video, labels: Mapping[int, Masks], encoder: Encoder, config: PropagateConfig) -> np.ndarray:
+    frames = [frame.labels for frame in propagate(video, labels, encoder=encoder, config=config)]
+    return np.stack([found.ids > 0 for found in frames if isinstance(found, Masks)])
+
+
+def transfer_overlaps(clips: Sequence[Clip], encoder: Encoder) -> dict[str, float]:
+    """Transfer the first mask of each clip to its later frames; returns the mean overlap of each clip, in per cent."""
+    config = plain_at_240(_WINDOW)
+    overlaps = {}
+    for clip in clips:
+        cached, first = CachedEncoder(encoder), {0: Masks.of(clip.masks[0])}
+        found = [
+            _propagated(open_video([clip.images[0], image]), first, cached, config)[1] for image in clip.images[1:]
+        ]
+        overlaps[clip.name] = 100 * fmean(overlap(*masks) for masks in zip(found, clip.masks[1:], strict=True))
+    return overlaps
+
+
+def overlap(a: np.ndarray, b: np.ndarray) -> float:
+    """Return the intersection of two masks over their union; 1 if both are empty."""
+    union = np.count_nonzero(a | b)
+    return np.count_nonzero(a & b) / union if union else 1.0
+
+
+def _line(sets: Mapping[str, Mapping[str, float]], base: Mapping[str, Mapping[str, float]]) -> str:
+    cells = []
+    for name, overlaps in sets.items():
+        difference, error = paired(overlaps, base[name])
+        cells.append(f"{name} {fmean(overlaps.values()):.1f} ({difference:+.1f} +- {error:.1f})")
+    return ", ".join(cells)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("videos", type=Path)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--encoders", nargs="+", default=[DEFAULT_ENCODER])
+    parser.add_argument("--set", nargs="*", default=[], help="settings of the descriptor, such as colour=0")
+    chosen = parser.parse_args()
+    clips = {
+        "rigid": list(composite_clips(chosen.videos, chosen.work / "rigid", CompositesConfig())),
+        "articulated": list(
+            composite_clips(
+                chosen.videos, chosen.work / "articulated", ArticulatedConfig(seed=1, side_px=240, frames=24)
+            )
+        ),
+        "real": list(real_clips(chosen.videos, chosen.work / "real")),
+    }
+    base: dict[str, dict[str, float]] = {}
+    for name in chosen.encoders:
+        encoder = changed_encoder(name, chosen.set if name.endswith(".safetensors") or find_bundled(name) else ())
+        sets = {kind: transfer_overlaps(one, encoder) for kind, one in clips.items()}
+        base = base or sets
+        print(f"{name}: {_line(sets, base)}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
