@@ -76,6 +76,8 @@ class Learner(nn.Module):
 
     def _regions(self, batch: Batch, generators: Sequence[torch.Generator]) -> Regions:
         walks, grid = self.config.walks, grid_of(self.config.view_px)
+        if not (walks.pasted or walks.segments):
+            return Regions()
         start, end = (batch[name].long() for name in ("start_objects", "end_objects"))
         count = self.config.copy_paste.most + 1
         segments = None
