@@ -40,6 +40,7 @@ def of_masks(clip, tmp_path_factory) -> Served:
     names = {1: "Müllers Zelle", 2: "box"}
     tc.propagate_to_folder(clip, first, folder / "out", encoder="rgb", config="fast", names=names)
     with served(folder / "out", cwd=folder) as server:
+        server.project()  # opens it
         yield server
 
 
@@ -49,6 +50,7 @@ def of_points(clip, tmp_path_factory) -> Served:
     points = tc.Keypoints(("nose", "tail"), np.array([[20, 20], [60, 40]], np.float32), np.ones(2, bool))
     tc.propagate_to_folder(clip, {0: points}, folder / "out", encoder="rgb", config="fast")
     with served(folder / "out", cwd=folder) as server:
+        server.project()  # opens it
         yield server
 
 
