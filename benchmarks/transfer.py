@@ -28,6 +28,7 @@ from round_trips import Region, changed_encoder, find_regions, paired
 from timecycle.config import propagate_config
 from timecycle.data.augment.articulated import ArticulatedConfig
 from timecycle.data.augment.composites import CompositesConfig
+from timecycle.evaluation.metrics.masks import jaccard
 from timecycle.evaluation.protocols.composites import find_composites, make_composites
 from timecycle.labels import Masks
 from timecycle.model.encoder import Encoder
@@ -86,7 +87,7 @@ def propagate_and_return(region: Region, encoder: Encoder) -> tuple[np.ndarray, 
         part = VideoSlice(video, 0, _FRAMES + 1)
         there = _propagated(part, {0: Masks.of(region.mask)}, cached, replace(config, direction="forward"))
         back = _propagated(part, {_FRAMES: Masks.of(there[-1])}, cached, replace(config, direction="both"))
-    return there, fmean(overlap(*masks) for masks in zip(there, back, strict=True))
+    return there, fmean(jaccard(*masks) for masks in zip(there, back, strict=True))
 
 
 def _propagated(video: Video, labels: Mapping[int, Masks], encoder: Encoder, config: PropagateConfig) -> np.ndarray:
@@ -103,14 +104,8 @@ def transfer_overlaps(clips: Sequence[Clip], encoder: Encoder) -> dict[str, floa
         found = [
             _propagated(open_video([clip.images[0], image]), first, cached, config)[1] for image in clip.images[1:]
         ]
-        overlaps[clip.name] = 100 * fmean(overlap(*masks) for masks in zip(found, clip.masks[1:], strict=True))
+        overlaps[clip.name] = 100 * fmean(jaccard(*masks) for masks in zip(found, clip.masks[1:], strict=True))
     return overlaps
-
-
-def overlap(a: np.ndarray, b: np.ndarray) -> float:
-    """Return the intersection of two masks over their union; 1 if both are empty."""
-    union = np.count_nonzero(a | b)
-    return np.count_nonzero(a & b) / union if union else 1.0
 
 
 def _line(sets: Mapping[str, Mapping[str, float]], base: Mapping[str, Mapping[str, float]]) -> str:

@@ -6,7 +6,9 @@ TIFF_SUFFIXES = (".tif", ".tiff")
 
 
 def is_stack(path: Path) -> bool:
-    """Return whether a TIFF holds more than one image; False for damaged files, which readers explain better."""
+    """Return whether a file is a TIFF of more than one image; False for damaged ones, which readers explain better."""
+    if path.suffix.lower() not in TIFF_SUFFIXES:
+        return False
     try:
         with path.open("rb") as file:
             order = {b"II": "little", b"MM": "big"}.get(file.read(2))

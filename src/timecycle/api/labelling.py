@@ -33,7 +33,7 @@ from timecycle.propagation.video import LabelledFrame, check_labels, count_steps
 from timecycle.propagation.video import propagate as stream
 from timecycle.render import Captioned, arrows, match_lines, save_picture, side_by_side
 from timecycle.runs import run as runs
-from timecycle.runs.measurements import MeasurementConfig, parse_scale
+from timecycle.runs.measurements import MeasurementConfig, as_scale
 from timecycle.runs.opened import Run
 from timecycle.runs.outputs import LabelFiles
 from timecycle.video import Frame, Video, open_video
@@ -159,9 +159,7 @@ def propagate_to_folder(
             confidence=confidence,
             names=names_of(space_of(annotations).objects, {}, check_names(names or {})),
             label_files=label_files,
-            measurements=MeasurementConfig(
-                None if scale is None else parse_scale(str(scale)), tuple((first, second) for first, second in pairs)
-            ),
+            measurements=MeasurementConfig(as_scale(scale), tuple((first, second) for first, second in pairs)),
             formats=tuple(formats),
             origin=_origin(video, encoder),
         )

@@ -24,7 +24,7 @@ from timecycle.inputs import ConfigLike, EncoderLike, as_config, encoder_referen
 from timecycle.model.registry import PrecisionChoice
 from timecycle.progress import Bar, ProgressLike, bars_for
 from timecycle.runs.exporting import check_formats
-from timecycle.runs.measurements import MeasurementConfig, parse_scale
+from timecycle.runs.measurements import MeasurementConfig, as_scale
 from timecycle.runs.outputs import LabelFiles
 
 _CONFIDENCE = ConfidenceConfig()
@@ -74,7 +74,7 @@ def bulk(
     """
     name = _reference(encoder)
     check_formats(formats)  # once, not as the failure of every video
-    measurements = MeasurementConfig(None if scale is None else parse_scale(str(scale)))
+    measurements = MeasurementConfig(as_scale(scale))
     part = Shard.parse(shard) if shard else None
     listed: Manifest
     if isinstance(manifest, str | Path):
@@ -155,7 +155,7 @@ def label_batch(
         device=device,
         precision=precision,
         label_files=label_files,
-        measurements=MeasurementConfig(None if scale is None else parse_scale(str(scale))),
+        measurements=MeasurementConfig(as_scale(scale)),
         formats=tuple(formats),
         allow_damaged=allow_damaged,
     )

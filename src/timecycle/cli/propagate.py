@@ -35,7 +35,7 @@ from timecycle.labels.names import names_of, parse_names
 from timecycle.propagation.video import check_labels, space_of
 from timecycle.runs.exporting import export_path, labels_of_run
 from timecycle.runs.folder import OutputFolder
-from timecycle.runs.measurements import MeasurementConfig, parse_pairs, parse_scale
+from timecycle.runs.measurements import MeasurementConfig, as_scale, parse_pairs
 from timecycle.runs.opened import Run
 from timecycle.runs.run import Origin, RunSpec, refuse_inside, run
 from timecycle.video import Video, open_video
@@ -99,9 +99,7 @@ class Propagate(RunOptions):
     def __call__(self) -> Result:
         refuse_swapped("propagate", self.video, self.labels, *(() if self.out is None else ("-o", self.out)))
         config, confidence = self.config(), self.confidence()
-        measurements = MeasurementConfig(
-            None if self.scale is None else parse_scale(self.scale), parse_pairs(self.pairs)
-        )
+        measurements = MeasurementConfig(as_scale(self.scale), parse_pairs(self.pairs))
         self._check_matte()
         with open_video(self.video, fps=self.fps, allow_damaged=self.allow_damaged) as video:
             given, names = self._read_labels(video)

@@ -63,6 +63,11 @@ def parse_scale(text: str) -> Scale:
     return Scale(number, match[2] or "unit")
 
 
+def as_scale(scale: float | str | None) -> Scale | None:
+    """Return the scale that a caller gave as a number or as text, or None where none was given."""
+    return None if scale is None else parse_scale(str(scale))
+
+
 @dataclass(frozen=True)
 class MeasurementConfig:
     """What is measured beside positions in pixels: lengths in a unit, and distances between pairs of points."""

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from timecycle.errors import SettingsError
-from timecycle.tiff_header import TIFF_SUFFIXES, is_stack
+from timecycle.tiff_header import is_stack
 
 _VIDEO_SUFFIXES = {".3gp", ".asf", ".avi", ".flv", ".gif", ".m4v", ".mj2", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg"} | {
     *(".mts", ".mxf", ".ogv", ".ts", ".webm", ".wmv")
@@ -59,7 +59,7 @@ def _kind(root: Path, path: Path) -> str | None:
         if not path.resolve().is_relative_to(root.resolve()):
             return None
         if path.is_file():
-            return "video" if path.suffix.lower() in _VIDEO_SUFFIXES or _is_stack(path) else None
+            return "video" if path.suffix.lower() in _VIDEO_SUFFIXES or is_stack(path) else None
         if (path / "run.json").is_file():
             return "run"
         if (path / "session.json").is_file():
@@ -71,8 +71,4 @@ def _kind(root: Path, path: Path) -> str | None:
 
 def _holds_images(folder: Path) -> bool:
     first = (path for _, path in zip(range(_LOOKED_AT), folder.iterdir(), strict=False))
-    return sum(path.suffix.lower() in _IMAGE_SUFFIXES and not _is_stack(path) for path in first) > 1
-
-
-def _is_stack(path: Path) -> bool:
-    return path.suffix.lower() in TIFF_SUFFIXES and is_stack(path)
+    return sum(path.suffix.lower() in _IMAGE_SUFFIXES and not is_stack(path) for path in first) > 1

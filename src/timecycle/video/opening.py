@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from timecycle.errors import VideoError
-from timecycle.tiff_header import TIFF_SUFFIXES, is_stack
+from timecycle.tiff_header import is_stack
 from timecycle.video.container import ContainerVideo
 from timecycle.video.frame import DEFAULT_MAX_PIXELS, Size
 from timecycle.video.image_file import IMAGE_SUFFIXES
@@ -52,7 +52,7 @@ def open_video(
     except OSError as error:  # a name that is too long, a folder without permission
         name = f"{str(path)[:80]}..." if len(str(path)) > 200 else str(path)
         raise VideoError(f"{name} cannot be read: {error.strerror}", remedy="check the path") from error
-    if paths == [path] and path.suffix.lower() in TIFF_SUFFIXES and is_stack(path):
+    if paths == [path] and is_stack(path):
         given = None if fps is None else _seconds_per_frame(fps)
         return TiffVideo(path, seconds_per_frame=given, default=_seconds_per_frame(None), max_pixels=max_pixels)
     if paths is not None:

@@ -22,7 +22,7 @@ from timecycle.data.corpus.probe import Box, probe_video
 from timecycle.errors import VideoError
 from timecycle.files import make_folder, write_text, writing
 from timecycle.shortages import find_shortage, raise_if_shortage, raising_shortages
-from timecycle.tiff_header import TIFF_SUFFIXES, is_stack
+from timecycle.tiff_header import is_stack
 from timecycle.video.image_file import IMAGE_SUFFIXES
 
 VIDEO_SUFFIXES = frozenset(
@@ -146,7 +146,7 @@ def find_videos(folder: Path) -> dict[str, str]:
         folders[:] = [name for name in folders if not name.startswith(".")]
         here = Path(where)
         visible = [here / name for name in names if not name.startswith(".")]
-        stacks = {path for path in visible if path.suffix.lower() in TIFF_SUFFIXES and is_stack(path)}
+        stacks = {path for path in visible if is_stack(path)}
         videos = [path for path in visible if path.suffix.lower() in VIDEO_SUFFIXES or path in stacks]
         images = [path for path in visible if path.suffix.lower() in IMAGE_SUFFIXES and path not in stacks]
         for path in videos:
