@@ -122,7 +122,9 @@ class Driven:
         ended = f'!["running", "stopping"].includes({job}.status)'
         self.until(f'{job}.number > {self._last_job} && {job}.verb === "{verb}" && {ended}', seconds=seconds)
         assert self.value(f"{job}.status") == "done", self.value(job)
-        self.until("timecycle.store.run.status === 'finished'")
+        # The news that a job has ended comes before what it has made, which is drawn a moment later.
+        self.until("timecycle.upToDate() && timecycle.store.run.status === 'finished'")
+        self.page.evaluate("() => new Promise(requestAnimationFrame)")
 
     def export(self, name: str, folder: Path) -> Path:
         """Export in a format; returns the file that the browser saved."""

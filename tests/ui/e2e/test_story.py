@@ -60,13 +60,14 @@ def propagate(page: Driven, at: Scaled) -> None:
     page.shot("06_frame_30")
 
 
-def correct(page: Driven, at: Scaled) -> tuple[int, dict[str, int]]:
-    """Open the frame that is suggested and correct it; returns the frame, and its pixels."""
+def correct(page: Driven, at: Scaled) -> tuple[int, dict[str, int], dict[str, int]]:
+    """Open the frame that is suggested and correct it; returns the frame, and its pixels before and after."""
     page.primary()
     page.until("timecycle.store.index !== 30")
     suggested = page.value("timecycle.store.index")
     assert suggested in page.value("timecycle.store.run.queue.map((one) => one.index)")
     page.shows(suggested)
+    propagated = page.mask_sizes()
     page.shot("07_suggested")
     page.press("e")
     page.drag_and_save(at(200, 330), at(420, 330))
@@ -76,21 +77,22 @@ def correct(page: Driven, at: Scaled) -> tuple[int, dict[str, int]]:
     drawn = page.mask_sizes()
     page.primary("Apply 1 corrected frame")
     page.job_done("correct")
-    wait_for(lambda: page.mask_sizes() == drawn)  # loaded again: the correction has changed the run
-    return suggested, drawn
+    page.shows(suggested)
+    assert page.mask_sizes() == drawn != propagated
+    return suggested, propagated, drawn
 
 
-def toggle(page: Driven, index: int, drawn: dict[str, int]) -> None:
+def toggle(page: Driven, propagated: dict[str, int], drawn: dict[str, int]) -> None:
     """Look at the frame before and after the correction."""
     page.shot("09_after")
     page.press("x")
     page.until("timecycle.store.before")
     page.until("document.getElementById('badge').textContent.includes('before')")
-    page.shows(index)
-    wait_for(lambda: page.mask_sizes() not in ({}, drawn))  # until the labels of before are loaded
+    wait_for(lambda: page.mask_sizes() == propagated)  # until the labels of before are loaded
     page.shot("10_before")
     page.press("x")
     page.until("!timecycle.store.before")
+    wait_for(lambda: page.mask_sizes() == drawn)
 
 
 @pytest.mark.slow  # two propagations of a real clip, and a correction of each
@@ -106,19 +108,19 @@ def test_whole_job_gives_the_bytes_of_the_command_line(browser, swan, tmp_path):
         command("propagate", swan, tmp_path / "out_annotations" / "masks", "-o", cli, "--preset", "fast", cwd=tmp_path)
         assert labels(cli) == propagated
 
-        index, drawn = correct(page, at)
+        index, before, drawn = correct(page, at)
         corrected = labels(out)
         assert corrected != propagated
         mask = tmp_path / "out_annotations" / "edits" / page.value(f"timecycle.project().frames[{index}].mask")
         command("correct", cli, f"{index}={mask}", cwd=tmp_path)
         assert labels(cli) == corrected
-        toggle(page, index, drawn)
+        toggle(page, before, drawn)
 
         page.button("Undo the correction")
         page.job_done("undo")
         assert labels(out) == propagated
         page.shows(index)
-        assert page.mask_sizes() != drawn
+        assert page.mask_sizes() == before
         page.button("4 Export")
         page.shot("11_export")
         with zipfile.ZipFile(page.export("png", tmp_path)) as file:

@@ -8,7 +8,7 @@ import { runHas, shownLabels } from "./labels.js";
 import { drawObjects, drawOptions, drawTools } from "./panel.js";
 import { askFor, goTo, play, step } from "./player.js";
 import { installPointer } from "./pointer.js";
-import { fetchRun, listen, runEvents } from "./run.js";
+import { fetchRun, listen, runEvents, upToDate } from "./run.js";
 import { installShortcuts } from "./shortcuts.js";
 import { download, drawSection } from "./sections.js";
 import { drawNext, drawSteps, goToNext } from "./steps.js";
@@ -156,4 +156,5 @@ listen();
 askFor();
 
 // For tests and for people who are curious: the state as it is.
-Object.assign(window, { timecycle: { store, project, busy: () => store.saving > 0 || assistWorks() } });
+const busy = () => store.saving > 0 || assistWorks();
+Object.assign(window, { timecycle: { store, project, busy, upToDate } });

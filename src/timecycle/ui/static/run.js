@@ -10,6 +10,7 @@ import { changed, NO_RUN, project, set, store } from "./store.js";
 let fetching = false;
 let again = false;
 let live = false; // whether the rows of `store.run` belong to the propagation that runs now
+let ending = 0; // jobs that have ended, whose results are being fetched
 
 /** @type {{ finished: (job: Job) => void, connected: (is: boolean) => void, opened: () => void }} */
 export const runEvents = { finished: () => {}, connected: () => {}, opened: () => {} };
@@ -17,6 +18,11 @@ export const runEvents = { finished: () => {}, connected: () => {}, opened: () =
 export function jobRuns() {
   const status = store.server?.job.status;
   return status === "running" || status === "stopping";
+}
+
+/** Whether the page knows what the last job has made. */
+export function upToDate() {
+  return !jobRuns() && !ending && !fetching;
 }
 
 /** Fetch the run, or while it grows only the rows that are new. */
@@ -103,6 +109,7 @@ function hearJob(job) {
   if (job.verb === "propagate" && job.status === "running" && job.done) void fetchRun();
   if (was && !jobRuns()) {
     live = false;
-    void Promise.all([refresh(), fetchRun()]).then(() => runEvents.finished(job));
+    ending += 1;
+    void Promise.all([refresh(), fetchRun()]).then(() => runEvents.finished(job)).finally(() => { ending -= 1; });
   }
 }
