@@ -320,7 +320,7 @@ class _Run:
 def _read_held_out(corpus: Corpus, config: TrainConfig) -> HeldOutClips:
     side_px = config.view_px if config.objective == "walks" else config.clips.crop_px
     reader = ClipReader(corpus.held_out, dataclasses.replace(config.clips, flip=False), seed=0)
-    return read_held_out(reader, config.held_out_clips, side_px=side_px)
+    return read_held_out(reader, config.held_out_clips, side_px=side_px, trained=config.trained)
 
 
 def _check_device(config: TrainConfig, group: ProcessGroup) -> None:
