@@ -37,9 +37,13 @@ def blocks(name: str) -> Iterator[Block]:
         yield Block(name, found.group(2), "".join(lines))
 
 
+def without_blocks(text: str) -> str:
+    return re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
 def without_code(text: str) -> str:
     """Remove fenced blocks and code between backticks."""
-    return re.sub(r"`[^`\n]+`", "code", re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL))
+    return re.sub(r"`[^`\n]+`", "code", without_blocks(text))
 
 
 def links(name: str) -> Iterator[str]:
@@ -52,7 +56,6 @@ def links(name: str) -> Iterator[str]:
 
 def anchors(name: str) -> list[str]:
     """List the anchors of a page's headings as GitHub makes them; a repeated one is there more than once."""
-    text = re.sub(r"^ *```.*?^ *```$", "", read_page(name), flags=re.MULTILINE | re.DOTALL)
-    titles = re.findall(r"^#+ (.+?) *$", text, re.MULTILINE)
+    titles = re.findall(r"^#+ (.+?) *$", without_blocks(read_page(name)), re.MULTILINE)
     shown = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title) for title in titles)
     return [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in shown]
