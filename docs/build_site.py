@@ -30,7 +30,7 @@ def main() -> None:
     builder = [sys.executable, "-m", "zensical", "build", "--strict", "--clean", "-f", str(ROOT / "mkdocs.yml")]
     if subprocess.run(builder, cwd=ROOT, check=False).returncode != 0:
         sys.exit("the site was not built: see the warnings above")
-    different = [line for name in names for line in differences(pages / name, site)]
+    different = [line for name in names for line in differences(pages, name, site)]
     if different:
         sys.exit("pages that look different in the site and on GitHub:\n" + "\n".join(different))
     print(f"{len(names)} pages: {(site / 'index.html').relative_to(ROOT)}")
@@ -107,17 +107,18 @@ class Elements(HTMLParser):
             self.count[tag] += 1
 
 
-def differences(page: Path, site: Path) -> Iterator[str]:
+def differences(pages: Path, page: Path, site: Path) -> Iterator[str]:
     """Compare the elements of a page in the site with those that CommonMark gives."""
-    text = page.read_text(encoding="utf-8")
-    if re.search(r"^::: ", text, re.MULTILINE):  # names whose text comes from the source
-        return
-    name = page.relative_to(ROOT / "build" / "pages").with_suffix(".html")
-    if name.name == "README.html":
-        name = name.with_name("index.html")
+    text = (pages / page).read_text(encoding="utf-8")
+    name = page.with_name("index.html") if page.name == "README.md" else page.with_suffix(".html")
     article = re.search(r"<article.*?>(.*)</article>", (site / name).read_text(encoding="utf-8"), re.DOTALL)
     if article is None:
         yield f"{name}: has no article"
+        return
+    if described := re.findall(r"^::: (\S+)$", text, re.MULTILINE):  # names, whose text comes from the source
+        yield from (f"{name}: {one} is missing" for one in described if f'id="{one}"' not in article.group(1))
+        if found := re.search(r"<p>\w+(, \w+)*: .*\n\w+(, \w+)*: ", article.group(1)):
+            yield f"{name}: parameters are not a list: {found.group()}"
         return
     github = Elements(MarkdownIt("gfm-like", {"linkify": False}).render(text)).count
     ours = Elements(article.group(1)).count
