@@ -28,10 +28,9 @@ SHOWN_ONLY = {"text", "json", "diff"}
 # Python blocks that are not run here, by page and first line.
 NOT_RUN = {
     ("docs/scale.md", "import ray"): "starts Ray; tests/scale/test_label_batch.py runs `label_batch` in Ray Data",
-    (
-        "docs/sam2_session.md",
-        "predictor = build_sam2_video_predictor(model_cfg, checkpoint)      # both are accepted and not used",
-    ): ("its box belongs to the reader's footage; tests/integrations/test_sam2_session.py makes these calls"),
+    ("docs/sam2_session.md", "predictor = build_sam2_video_predictor(model_cfg, checkpoint)"): (
+        "its box belongs to the reader's footage; tests/integrations/test_sam2_session.py makes these calls"
+    ),
 }
 RUN_ELSEWHERE = {"docs/python.md": "tests/test_python_face.py"}  # in order, with datasets and training
 

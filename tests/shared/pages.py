@@ -18,7 +18,8 @@ class Block(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        return self.page, self.text.partition("\n")[0].strip()
+        """The page and the first line, without its comment."""
+        return self.page, re.split(r"\s+#", self.text.partition("\n")[0])[0].strip()
 
 
 def page_names() -> list[str]:
