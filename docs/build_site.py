@@ -17,7 +17,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).resolve().parents[1]
-PICTURES = (".jpg", ".png", ".svg", ".webp")
+PICTURES = (".gif", ".jpeg", ".jpg", ".mp4", ".png", ".svg", ".webm", ".webp")  # copied as they are
 LINK = re.compile(r"(?<=\]\()[^)\s]+(?=\))")
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 
@@ -49,8 +49,12 @@ def copy_pages(target: Path) -> list[Path]:
     for name in names:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         text = (ROOT / name).read_text(encoding="utf-8")
-        for file in files_shown(ROOT / name, text):
-            show_file(file, target)
+        for file in linked_files(ROOT / name, text):
+            if file.suffix in PICTURES:
+                (target / file.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(file, target / file.relative_to(ROOT))
+            elif is_shown(file):
+                show_file(file, target)
         (target / name).write_text(link_to_shown(ROOT / name, text), encoding="utf-8")
     return names
 
@@ -64,10 +68,13 @@ def links(text: str) -> Iterator[re.Match[str]]:
             yield link
 
 
-def files_shown(page: Path, text: str) -> set[Path]:
-    """List the linked files that are neither pages nor pictures."""
-    linked = ((page.parent / link.group().partition("#")[0]).resolve() for link in links(text))
-    return {file for file in linked if file.suffix not in (".md", *PICTURES)}
+def linked_files(page: Path, text: str) -> set[Path]:
+    return {(page.parent / link.group().partition("#")[0]).resolve() for link in links(text)}
+
+
+def is_shown(file: Path) -> bool:
+    """Whether the site shows the text of a linked file, which is neither a page nor a picture."""
+    return file.suffix not in (".md", *PICTURES)
 
 
 def show_file(file: Path, target: Path) -> None:
@@ -84,7 +91,7 @@ def link_to_shown(page: Path, text: str) -> str:
     """Let links to other files lead to the pages that show them."""
     for link in reversed(list(links(text))):
         file, _, anchor = link.group().partition("#")
-        if (page.parent / file).resolve() in files_shown(page, text):
+        if is_shown(page.parent / file):
             text = text[: link.start()] + f"{file}.md" + (f"#{anchor}" if anchor else "") + text[link.end() :]
     return text
 

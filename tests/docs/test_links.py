@@ -8,7 +8,6 @@ import pytest
 from pages import ROOT, anchors, links, page_names
 
 PAGES = page_names()
-PICTURES = (".jpg", ".png", ".svg", ".webp")
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -28,7 +27,7 @@ def test_links_lead_to_files_and_headings_that_exist(page):
 
 def test_every_picture_is_used():
     shown = {((ROOT / page).parent / target).resolve() for page in PAGES for target in links(page)}
-    pictures = {path for path in (ROOT / "docs" / "images").iterdir() if path.suffix in PICTURES}
+    pictures = set((ROOT / "docs" / "images").iterdir())
     assert pictures
     assert not pictures - shown
 
