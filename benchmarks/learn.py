@@ -2,9 +2,9 @@
 
     python benchmarks/learn.py DATA --work DIR [--only PREFIX ...] [--missing]
 
-DATA holds raw_video/ for training and davis2016/ for evaluation. Runs stay in DIR: a finished run is only scored, an
-interrupted run resumes. For each run a report (learned_NAME.json) and a record of the training with its curve
-(training_NAME.json) are written to benchmarks/results.
+DATA holds raw_video/ and open_video/ for training and davis2016/ for evaluation. Runs stay in DIR: a finished run is
+only scored, an interrupted run resumes. For each run a report (learned_NAME.json) and a record of the training with its
+curve (training_NAME.json) are written to benchmarks/results.
 """
 
 import argparse
@@ -42,7 +42,10 @@ SHOWN = ("walks", "cycles")  # docs/research/learning.md shows their curves and 
 _POINTS = 60  # of a curve
 _PROGRESS_SECONDS = 60
 
-Group = Literal["learned", "lever", "ablation", "stage"]
+Group = Literal["learned", "lever", "ablation", "stage", "free"]
+
+FREE = "free"  # the clips of open_video, which anyone may use, without those of evaluations
+_EVALUATED = ("lightning_pose", "sleap", "imagej_wiki")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +57,7 @@ class Run:
     preset: str
     steps: int
     settings: tuple[str, ...] = ()
-    videos: str = "."  # below raw_video
+    videos: str = "."  # below raw_video, or FREE
     start: str | None = None  # the run whose weights it starts from
     sequences: tuple[str, ...] = EIGHT  # empty: trained, not scored
     group: Group = "learned"
@@ -87,6 +90,26 @@ _COLOURS = tuple(
         "channel_drop": 0.1,
         "blur": 0.2,
     }.items()
+)
+# Walks may end anywhere on their segment, and train the descriptor as propagation uses it, without its colour, which
+# therefore must not solve them: colours differ between views.
+_SEGMENTS = (
+    "batch=4",
+    "trained=descriptor",
+    "walks.segments=1",
+    "walks.walk=0.3",
+    "walks.same_frame=0.3",
+    "walks.dropout=0",
+    "views.brightness=0.24",
+    "views.contrast=0.24",
+    "views.saturation=0.24",
+    "views.hue=0.06",
+    "optimizer.learning_rate=2e-3",
+    "optimizer.warmup_steps=200",
+    "ema_decay=0.999",
+    "checkpoint_every=500",
+    "validate_every=1000",
+    "frame_cache_gb=4",
 )
 _LEVERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
     "walks": {
@@ -176,6 +199,16 @@ def _runs() -> Iterator[Run]:
             start=f"stage_{stage - 1}" if stage > 1 else None,
             group="stage",
         )
+    yield Run(
+        name="free_1",
+        description="free footage, stage 1",
+        preset="bundled",
+        steps=10_000,
+        settings=_SEGMENTS,
+        videos=FREE,
+        sequences=(),  # stages are compared by benchmarks/transfer.py, DAVIS is for the last
+        group="free",
+    )
     for objective, levers in _LEVERS.items():
         for name, (words, settings) in levers.items():
             yield Run(
@@ -221,7 +254,7 @@ def train_run(run: Run, data: Path, work: Path) -> Path:
     begun = (folder / "train.json").exists()
     if not (folder / "weights.safetensors").exists():
         done = train(
-            data / "raw_video" / run.videos,
+            free_footage(data, work) if run.videos == FREE else data / "raw_video" / run.videos,
             folder,
             config,
             start=start,
@@ -259,6 +292,17 @@ def train_run(run: Run, data: Path, work: Path) -> Path:
         seconds=_seconds(folder, journal),
     )
     return weights
+
+
+def free_footage(data: Path, work: Path) -> Path:
+    """Link the free clips into a folder of their own."""
+    folder = work / "free_video"
+    for clip in sorted((data / "open_video").glob("*/*.mp4")):
+        link = folder / clip.parent.name / clip.name
+        if clip.parent.name not in _EVALUATED and not link.exists():
+            make_folder(link.parent)
+            link.symlink_to(clip.resolve())
+    return folder
 
 
 def _seconds(folder: Path, journal: Sequence[Mapping[str, Any]]) -> float:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timecycle import concurrency
-from timecycle.concurrency import BackgroundWriter, ordered, read_ahead
+from timecycle.concurrency import BackgroundWriter, ordered, read_ahead, write_behind
 
 
 @pytest.mark.parametrize(
@@ -287,3 +287,19 @@ def test_an_error_of_the_caller_drops_waiting_calls():
     with pytest.raises(KeyError):
         leave_early()
     assert done == []
+
+
+def test_items_are_written_by_threads_and_a_failure_is_raised(tmp_path):
+    write_behind(lambda name: (tmp_path / name).write_text(name), (f"{i}" for i in range(100)))
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {f"{i}": f"{i}" for i in range(100)}
+
+    taken = []
+
+    def items():
+        for i in range(1000):
+            taken.append(i)
+            yield i
+
+    with pytest.raises(ZeroDivisionError):
+        write_behind(lambda i: 1 / (i - 3), items())
+    assert len(taken) < 100  # the rest is not computed for nothing

@@ -71,6 +71,12 @@ def read_ahead(read: Callable[[_Item], _Result], items: Iterable[_Item]) -> Gene
     return ordered(ThreadPoolExecutor(_READERS, "timecycle-read"), read, items, ahead=4 * _READERS)
 
 
+def write_behind(write: Callable[[_Item], object], items: Iterable[_Item]) -> None:
+    """Call write(item) for every item, taken in order; several threads write, as each mostly waits for the disk."""
+    for _ in ordered(ThreadPoolExecutor(_READERS, "timecycle-write"), write, items, ahead=4 * _READERS):
+        pass
+
+
 def worker_processes(workers: int) -> ProcessPoolExecutor:
     """Start worker processes that exit when their parent is killed; those of a plain pool would wait for ever."""
     # Forking a process that runs threads, as PyTorch does, may hang it.

@@ -31,6 +31,11 @@ NOT_RUN = {
     ("docs/sam2_session.md", "predictor = build_sam2_video_predictor(model_cfg, checkpoint)"): (
         "its box belongs to the reader's footage; tests/integrations/test_sam2_session.py makes these calls"
     ),
+    (
+        "docs/tutorials/evaluate.md",
+        "import torch",
+    ): "evaluates three sequences of DAVIS; docs/python.md runs such an encoder",
+    ("docs/tutorials/train.md", "import pandas as pd"): "reads the journal of the training run above it",
 }
 RUN_ELSEWHERE = {"docs/python.md": "tests/test_python_face.py"}  # in order, with datasets and training
 
@@ -50,10 +55,15 @@ RUN = (
 
 
 def lines() -> list[tuple[str, str]]:
-    """The commands of all shell blocks with their pages: without prompts, comments and redirections."""
+    """The commands of all shell blocks with their pages: without prompts, comments and redirections.
+
+    In a block with prompts, the other lines are what was printed.
+    """
     commands = []
     for block in SHELL:
-        for line in block.text.replace("\\\n", " ").splitlines():
+        typed = block.text.replace("\\\n", " ").splitlines()
+        prompted = [line for line in typed if line.startswith("$ ")]
+        for line in prompted or typed:
             command = re.split(r"(?:^|\s)#\s|\s\d?>", line.removeprefix("$ "))[0].strip()
             if command:
                 commands.append((block.page, command))
@@ -62,7 +72,7 @@ def lines() -> list[tuple[str, str]]:
 
 def timecycle_words(command: str) -> list[str] | None:
     """The words after `timecycle`, however it is started; None for another program."""
-    words = shlex.split(command)
+    words = shlex.split(re.sub(r"\$\(seq (\d+) (\d+)\)", r"\1 \2", command))  # the shell fills in what is between
     if words[0] == "timecycle":
         return words[1:]
     return words[words.index("-m") + 2 :] if words[0] == "torchrun" and "timecycle" in words else None
@@ -117,6 +127,8 @@ def test_command_of_another_program_names_what_exists(page, command):
         assert all(name in known for names in extras for name in names.split(","))
     elif program == "make":
         assert re.search(rf"^{words[0]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    elif command == "python mine.py":  # the Python block above it
+        assert page == "docs/tutorials/evaluate.md"
     elif program in ("python", "sbatch", "kubectl"):
         assert files, f"{page}: no file of the repository in {command!r}"
         assert all((ROOT / file).is_file() for file in files)

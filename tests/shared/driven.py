@@ -123,7 +123,7 @@ class Driven:
         self.until(f'{job}.number > {self._last_job} && {job}.verb === "{verb}" && {ended}', seconds=seconds)
         assert self.value(f"{job}.status") == "done", self.value(job)
         # The news that a job has ended comes before what it has made, which is drawn a moment later.
-        self.until("timecycle.upToDate() && timecycle.store.run.status === 'finished'")
+        self.until("timecycle.settled() && timecycle.store.run.status === 'finished'")
         self.page.evaluate("() => new Promise(requestAnimationFrame)")
 
     def export(self, name: str, folder: Path) -> Path:

@@ -4,13 +4,19 @@ import torch
 
 from timecycle.config import train_config
 from timecycle.model.resnet import grid_of, random_resnet
+from timecycle.training.heldout import HeldOutClips
+from timecycle.training.settings import TrainConfig
 from timecycle.training.step import Learner
 
 SETTINGS = ("objective=walks", "view_px=64", "encoder.centred=true", "encoder.head_channels=16", "encoder.last=res3")
 
 
+def _config(*settings: str) -> TrainConfig:
+    return train_config("small", (*SETTINGS, *settings))
+
+
 def loss(*settings: str) -> torch.Tensor:
-    config = train_config("small", (*SETTINGS, *settings))
+    config = _config(*settings)
     cells = grid_of(64).cells
     draw = torch.Generator().manual_seed(0)
     batch = {
@@ -37,3 +43,22 @@ def test_the_descriptor_has_the_blocks_that_the_features_lack():
     descriptors = [loss("trained=descriptor", weight) for weight in weights]
     assert torch.equal(*features)
     assert not torch.equal(*descriptors)
+
+
+def test_what_is_trained_is_what_is_validated():
+    clips = torch.randint(0, 256, (2, 2, 64, 64, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    for trained, depends in (("features", False), ("descriptor", True)):
+        held_out = HeldOutClips(clips, clips[:, 0], clips[:, 1], torch.eye(2, 3).repeat(2, 1, 1), trained)
+        encoders = (random_resnet(_config(f"encoder.fine={fine}").encoder, seed=0) for fine in (0.0, 1.0))
+        first, second = (held_out.encoded(encoder)[0] for encoder in encoders)
+        assert (first.shape != second.shape) == depends
+
+
+def test_a_mean_that_the_descriptor_does_not_have_raises_no_alarm():
+    encoder = random_resnet(_config("encoder.fine=0.0").encoder, seed=0)
+    with torch.no_grad():
+        encoder.head.weight += 0.3  # its inputs are 0 or more
+    clips = torch.randint(0, 256, (2, 2, 64, 64, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    parts = (clips, clips[:, 0], clips[:, 1], torch.eye(2, 3).repeat(2, 1, 1))
+    assert HeldOutClips(*parts, "features").score(encoder).mean_cosine > 0.8
+    assert HeldOutClips(*parts, "descriptor").score(encoder).mean_cosine < 0.1

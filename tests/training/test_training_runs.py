@@ -182,8 +182,8 @@ def test_two_checkpoints_are_kept(videos, config, whole):
     assert kept == ["step-00000004.ckpt", "step-00000006.ckpt"]
 
 
-def test_number_of_workers_does_not_change_the_weights(videos, config, whole, tmp_path):
-    train(videos, tmp_path / "none", dataclasses.replace(config, workers=0))
+def test_numbers_of_workers_and_of_frames_in_memory_do_not_change_the_weights(videos, config, whole, tmp_path):
+    train(videos, tmp_path / "none", dataclasses.replace(config, workers=0, frame_cache_gb=0))
     train(videos, tmp_path / "three", dataclasses.replace(config, workers=3))
     assert weights(tmp_path / "none") == weights(tmp_path / "three") == weights(whole(videos, config).folder)
 

@@ -57,7 +57,7 @@ class PackVideos:
         say(_summary(counts))
         size = sum(shard.size for shard in done.shards)
         checked = ", all verified" if self.check else ""
-        say(f"{name}: {len(done.shards)} shards, {size / 1e6:,.1f} MB{checked}; {PACK} lists them")
+        say(f"{name}: {len(done.shards)} shard{'' if len(done.shards) == 1 else 's'}, {size / 1e6:,.1f} MB{checked}; {PACK} lists them")
         if counts.is_alarming:
             share = f"{counts.corrupt / counts.videos:.0%}"
             err.print(

@@ -1,15 +1,18 @@
 """A folder of indexed PNG files named by frame number, as of DAVIS and YouTube-VOS: the values are object ids."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
+from timecycle.concurrency import write_behind
 from timecycle.errors import LabelError
 from timecycle.files import frame_number, make_folder, natural_order, write_text
 from timecycle.formats.format import Format
 from timecycle.formats.video_labels import LazyLabels, VideoFacts, VideoLabels, ids_of
 from timecycle.formats.youtube_vos import meta_file, read_names, write_meta
+from timecycle.labels import Labels
 from timecycle.labels.mask_file import colours_in, read_mask_files
 from timecycle.labels.masks import Masks
 from timecycle.labels.names import NAMES_FILE
@@ -54,12 +57,16 @@ def write(labels: VideoLabels, path: Path) -> None:
     """
     make_folder(path)
     shown: dict[int, list[str]] = {}
-    for index, one in labels.labels.items():
-        name = f"{labels.video.number(index):05d}"
-        one.write(path / f"{name}.png")
-        for identity in np.unique(ids_of(one)).tolist():
-            if identity:
-                shown.setdefault(identity, []).append(name)
+
+    def frames() -> Iterator[tuple[Path, Labels]]:
+        for index, one in labels.labels.items():
+            name = f"{labels.video.number(index):05d}"
+            for identity in np.unique(ids_of(one)).tolist():
+                if identity:
+                    shown.setdefault(identity, []).append(name)
+            yield path / f"{name}.png", one
+
+    write_behind(lambda frame: frame[1].write(frame[0]), frames())
     if meta_file(path) is not None:
         write_meta(path, shown, labels.names)
     elif labels.names:

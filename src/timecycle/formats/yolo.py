@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from timecycle.concurrency import write_behind
 from timecycle.errors import LabelError
 from timecycle.files import frame_number, make_folder, natural_order, write_text
 from timecycle.formats.format import Format
@@ -200,14 +201,14 @@ def write(labels: VideoLabels, path: Path) -> None:
         skeletons = Skeletons.of(labels.labels)
         names = {0: "object"}
         more = f"kpt_shape: [{len(skeletons.parts)}, 3]\nkpt_names:\n  0: {_json(list(skeletons.parts))}\n"
-        for index, one in labels.labels.items():
-            _write_lines(path, labels, index, _poses(skeletons, points_of(one), size))
+        lines = ((index, _poses(skeletons, points_of(one), size)) for index, one in labels.labels.items())
     else:
         classes = _classes(labels)
         names = {number: labels.names.get(str(i), default_name(i)) for i, number in classes.items()}
         more = ""
-        for index, one in labels.labels.items():
-            _write_lines(path, labels, index, _segments(ids_of(one), classes))
+        lines = ((index, _segments(ids_of(one), classes)) for index, one in labels.labels.items())
+    files = ((f"{labels.video.number(index):05d}.txt", "".join(f"{line}\n" for line in of)) for index, of in lines)
+    write_behind(lambda file: write_text(path / "labels" / file[0], file[1]), files)
     listed = "".join(f"  {number}: {_json(name)}\n" for number, name in names.items())
     write_text(path / _SETTINGS, f"path: .\ntrain: images\nval: images\nnames:\n{listed}{more}")
 
@@ -239,10 +240,6 @@ def _poses(skeletons: Skeletons, points: Keypoints, size: tuple[int, int]) -> It
         box = (*((low + high) / 2).tolist(), *(high - low).tolist())
         values = [f"{x:.8f} {y:.8f} {v}" for (x, y), v in zip(fractions.tolist(), visibility.tolist(), strict=True)]
         yield " ".join(("0", *(f"{value:.6f}" for value in box), *values, str(track)))
-
-
-def _write_lines(path: Path, labels: VideoLabels, index: int, lines: Iterator[str]) -> None:
-    write_text(path / "labels" / f"{labels.video.number(index):05d}.txt", "".join(f"{line}\n" for line in lines))
 
 
 def _json(value: Any) -> str:

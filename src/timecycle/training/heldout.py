@@ -27,7 +27,8 @@ from timecycle.pose import cell_centres, map_cells
 from timecycle.propagation.flow import consistent, match
 from timecycle.render import match_lines, save_picture
 from timecycle.training.health import feature_health
-from timecycle.training.step import cell_change, encode
+from timecycle.training.settings import Trained
+from timecycle.training.step import cell_change, encode, trained_network
 
 _SEED = 20_190_318  # the same clips and warps for every run, whatever its own seed
 _BATCH = 16  # images
@@ -81,6 +82,7 @@ class HeldOutClips:
     first: UInt8[Tensor, "b side side 3"]
     second: UInt8[Tensor, "b side side 3"]
     maps: Tensor
+    trained: Trained = "features"  # what is scored of an encoder
 
     @torch.no_grad()
     def score(self, encoder: ResNet) -> HeldOutScores:
@@ -101,12 +103,13 @@ class HeldOutClips:
         """Encode the clips and both views in evaluation mode."""
         was_training = encoder.training
         encoder.eval()
-        frames, first, second = (_encode(encoder, part) for part in (self.clips.flatten(0, 1), self.first, self.second))
+        parts = (self.clips.flatten(0, 1), self.first, self.second)
+        frames, first, second = (_encode(encoder, part, self.trained) for part in parts)
         encoder.train(was_training)
         return frames.reshape(*self.clips.shape[:2], *frames.shape[1:]), first, second
 
 
-def read_held_out(reader: ClipReader, count: int, *, side_px: int) -> HeldOutClips:
+def read_held_out(reader: ClipReader, count: int, *, side_px: int, trained: Trained = "features") -> HeldOutClips:
     """Read the first `count` clips of the held-out videos, at the size of training."""
     views = ViewConfig()
     clips, first, second, maps = [], [], [], []
@@ -123,14 +126,17 @@ def read_held_out(reader: ClipReader, count: int, *, side_px: int) -> HeldOutCli
         second.append(images[1])
         maps.append(view_to_view(*affines))
     stacked = [torch.from_numpy(np.stack(arrays)) for arrays in (clips, first, second)]
-    return HeldOutClips(stacked[0], stacked[1], stacked[2], torch.stack(maps))
+    return HeldOutClips(stacked[0], stacked[1], stacked[2], torch.stack(maps), trained)
 
 
-def _encode(encoder: ResNet, images: UInt8[Tensor, "images side side 3"]) -> Float[Tensor, "images c h w"]:
+def _encode(
+    encoder: ResNet, images: UInt8[Tensor, "images side side 3"], trained: Trained
+) -> Float[Tensor, "images c h w"]:
     """Encode images in batches, to bound the memory."""
     batches = [images[start : start + _BATCH] for start in range(0, len(images), _BATCH)]
     device = next(encoder.parameters()).device
-    features = [encode(encoder.learned, batch.to(device), "fp32") for batch in batches]
+    network = trained_network(encoder, trained)
+    features = [encode(network, batch.to(device), "fp32") for batch in batches]
     return host_tensor(torch.cat(features), "validation")  # where scores are computed, some of them in float64
 
 
@@ -140,7 +146,7 @@ def draw_matches(held_out: HeldOutClips, encoder: ResNet, path: Path, *, clips: 
     grid = grid_of(held_out.clips.shape[2])
     rows = []
     for clip in held_out.clips[:clips]:
-        a, b = _encode(encoder, clip[[0, -1]])
+        a, b = _encode(encoder, clip[[0, -1]], held_out.trained)
         maps = [FeatureMap(features.permute(1, 2, 0), grid) for features in (a, b)]
         found = match(*maps)
         sure = consistent(found, match(*reversed(maps)))

@@ -95,6 +95,7 @@ class TrainConfig:
     validate_every: int = 250  # steps
     checkpoint_every: int = 100  # steps
     workers: int = 1  # threads that read clips
+    frame_cache_gb: float = 1.0  # of memory, for decoded frames; small corpora read them again and again
     mixed_shards: int = 8  # shards of a pack that are shuffled together
     encoder: ResNetConfig = field(default_factory=ResNetConfig)
     clips: ClipConfig = field(default_factory=ClipConfig)
@@ -127,7 +128,7 @@ class TrainConfig:
         ):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name} is {getattr(self, name)}", remedy=f"set {name} to 1 or more")
-        for name in ("localizer_steps", "workers"):
+        for name in ("localizer_steps", "workers", "frame_cache_gb"):
             if getattr(self, name) < 0:
                 raise SettingsError(f"{name} is {getattr(self, name)}", remedy=f"set {name} to 0 or more")
         if not 0 <= self.seed < _SEEDS:

@@ -24,11 +24,16 @@ from timecycle.objectives import ObjectiveResult
 from timecycle.objectives.cycles import cycle_losses
 from timecycle.objectives.segments import find_segments
 from timecycle.objectives.walks import PastedObjects, Regions, walk_losses
-from timecycle.training.settings import TrainConfig, TrainPrecision, pick_precision
+from timecycle.training.settings import TrainConfig, Trained, TrainPrecision, pick_precision
 
 Batch = dict[str, Tensor]
 Network = Callable[[Tensor], Tensor]  # images, normalised as for ImageNet, to features
 Images = UInt8[Tensor, "images height width 3"]
+
+
+def trained_network(encoder: ResNet, trained: Trained) -> Network:
+    """Return what is trained, and validated, of an encoder."""
+    return encoder.learned if trained == "features" else partial(encoder.activations, colour=False)
 
 
 class Learner(nn.Module):
@@ -40,7 +45,7 @@ class Learner(nn.Module):
         memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
         self.encoder = encoder.to(memory_format=memory_format)  # type: ignore[call-overload]
         self.tracker = _tracker(config) if config.objective == "cycles" else None
-        network = self.encoder.learned if config.trained == "features" else partial(encoder.activations, colour=False)
+        network = trained_network(self.encoder, config.trained)
         self._network: Network = torch.compile(network) if config.compile else network
 
     def train(self, mode: bool = True) -> Self:

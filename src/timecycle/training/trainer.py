@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from timecycle.data.augment.clips import ClipReader
+from timecycle.data.corpus.frame_cache import FrameCache
 from timecycle.data.corpus.loader import Loader
 from timecycle.device import Device, host_values, pick_device, pinned
 from timecycle.errors import SettingsError
@@ -152,7 +153,8 @@ def train(  # noqa: PLR0913  a user may set many things
                 _prepare(videos, folder, config, overwrite=overwrite, callbacks=callbacks, processes=processes)
         barrier(group)  # until the index is written
         corpus = read_corpus(videos, folder, config)
-        reader = ClipReader(corpus.training, config.clips, seed=config.seed)
+        cache = FrameCache(config.frame_cache_gb * 1e9) if config.frame_cache_gb else None
+        reader = ClipReader(corpus.training, config.clips, seed=config.seed, cache=cache)
         held_out = None
         if group.is_main:
             callbacks.info(corpus.summary)
@@ -318,7 +320,7 @@ class _Run:
 def _read_held_out(corpus: Corpus, config: TrainConfig) -> HeldOutClips:
     side_px = config.view_px if config.objective == "walks" else config.clips.crop_px
     reader = ClipReader(corpus.held_out, dataclasses.replace(config.clips, flip=False), seed=0)
-    return read_held_out(reader, config.held_out_clips, side_px=side_px)
+    return read_held_out(reader, config.held_out_clips, side_px=side_px, trained=config.trained)
 
 
 def _check_device(config: TrainConfig, group: ProcessGroup) -> None:

@@ -16,6 +16,7 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from timecycle.data.corpus.footage import Footage, read_frames
+from timecycle.data.corpus.frame_cache import FrameCache
 from timecycle.data.corpus.index import Entry
 from timecycle.data.corpus.probe import Box, grey, motion
 from timecycle.errors import SettingsError, VideoError
@@ -108,10 +109,10 @@ def choose_clip(entry: Entry, config: ClipConfig, rng: np.random.Generator) -> C
 
 
 def read_clip(
-    path: Path, entry: Entry, choice: ClipChoice, config: ClipConfig
+    path: Path, entry: Entry, choice: ClipChoice, config: ClipConfig, cache: FrameCache | None = None
 ) -> UInt8[np.ndarray, "frames crop crop 3"]:
     """Read the pixels of a clip: without bars, resized, cropped, and mirrored if chosen."""
-    images = read_frames(path, choice.frames)
+    images = _cached_frames(path, entry, choice.frames, cache) if cache else read_frames(path, choice.frames)
     height, width, _ = images[0].shape
     if (height, width) != (entry.height_px, entry.width_px):
         raise VideoError(
@@ -119,6 +120,18 @@ def read_clip(
             remedy="make the index again",
         )
     return np.stack([_cropped(image, entry.box, choice, config) for image in images])
+
+
+def _cached_frames(
+    path: Path, entry: Entry, indices: Sequence[int], cache: FrameCache
+) -> list[UInt8[np.ndarray, "height width 3"]]:
+    kept = {index: frame for index in indices if (frame := cache.get(entry.path, index)) is not None}
+    missing = [index for index in indices if index not in kept]
+    if missing:
+        for index, frame in zip(missing, read_frames(path, missing), strict=True):
+            cache.put(entry.path, index, frame)
+            kept[index] = frame
+    return [kept[index] for index in indices]
 
 
 def clip_motion(frames: UInt8[np.ndarray, "frames height width 3"]) -> float:
@@ -146,7 +159,15 @@ class ClipReader:
     VideoError is raised when they are more than the share `max_unreadable` of the videos. All videos must be usable.
     """
 
-    def __init__(self, footage: Footage, config: ClipConfig, *, seed: int, max_unreadable: float = 0.05) -> None:
+    def __init__(
+        self,
+        footage: Footage,
+        config: ClipConfig,
+        *,
+        seed: int,
+        max_unreadable: float = 0.05,
+        cache: FrameCache | None = None,
+    ) -> None:
         if len(footage) == 0:
             raise VideoError(
                 f"none of the videos below {footage.name} has {config.frames} frames and motion",
@@ -157,6 +178,7 @@ class ClipReader:
         self._config = config
         self._order = footage.order(seed=seed)
         self._max_unreadable = max_unreadable
+        self._cache = cache
 
     def __len__(self) -> int:
         """Return the number of samples in an epoch: one clip of every video."""
@@ -191,7 +213,7 @@ class ClipReader:
             path = self._footage.path(entry)
             for _ in range(self._config.tries):
                 choice = choose_clip(entry, self._config, rng)
-                frames = read_clip(path, entry, choice, self._config)
+                frames = read_clip(path, entry, choice, self._config, self._cache)
                 if clip_motion(frames) >= self._config.min_motion:
                     return Clip(frames, entry.path, choice)
         except VideoError as error:

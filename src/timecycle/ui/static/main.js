@@ -8,7 +8,7 @@ import { runHas, shownLabels } from "./labels.js";
 import { drawObjects, drawOptions, drawTools } from "./panel.js";
 import { askFor, goTo, play, step } from "./player.js";
 import { installPointer } from "./pointer.js";
-import { fetchRun, listen, runEvents, upToDate } from "./run.js";
+import { fetchRun, listen, runEvents, settled } from "./run.js";
 import { installShortcuts } from "./shortcuts.js";
 import { download, drawSection } from "./sections.js";
 import { drawNext, drawSteps, goToNext } from "./steps.js";
@@ -157,4 +157,4 @@ askFor();
 
 // For tests and for people who are curious: the state as it is.
 const busy = () => store.saving > 0 || assistWorks();
-Object.assign(window, { timecycle: { store, project, busy, upToDate } });
+Object.assign(window, { timecycle: { store, project, busy, settled } });

@@ -21,7 +21,7 @@ export function jobRuns() {
 }
 
 /** Whether the page knows what the last job has made. */
-export function upToDate() {
+export function settled() {
   return !jobRuns() && !ending && !fetching;
 }
 

@@ -1,0 +1,80 @@
+"""The memory for decoded frames: bounded, in the order of use, and without effect on what is read."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from training_footage import world
+
+from made_videos import write_video
+from timecycle.data.augment.clips import ClipConfig, ClipReader, usable
+from timecycle.data.corpus.footage import FolderFootage
+from timecycle.data.corpus.frame_cache import FrameCache
+from timecycle.data.corpus.index import make_index
+from timecycle.data.corpus.order import generator
+
+CLIPS = ClipConfig(frames=3, short_side_px=56, crop_px=48)
+
+
+def frame(value: int) -> np.ndarray:
+    return np.full((4, 5, 3), value, np.uint8)  # 60 bytes
+
+
+def test_the_frames_that_were_used_last_are_kept():
+    cache = FrameCache(200)
+    for index in range(3):
+        cache.put("a", index, frame(index))
+    assert np.array_equal(cache.get("a", 0), frame(0))
+    cache.put("b", 0, frame(9))
+    assert [cache.get("a", index) is None for index in range(3)] == [False, True, False]
+    assert np.array_equal(cache.get("b", 0), frame(9))
+
+
+def test_a_frame_kept_twice_counts_once():
+    cache = FrameCache(120)
+    cache.put("a", 0, frame(0))
+    for _ in range(5):
+        cache.put("a", 1, frame(1))
+    assert cache.get("a", 0) is not None
+
+
+def test_a_frame_larger_than_the_memory_is_not_kept():
+    cache = FrameCache(59)
+    cache.put("a", 0, frame(0))
+    assert cache.get("a", 0) is None
+
+
+def test_kept_frames_cannot_be_changed():
+    cache = FrameCache(1000)
+    cache.put("a", 0, frame(0))
+    with pytest.raises(ValueError, match="read-only"):
+        cache.get("a", 0)[0] = 1
+
+
+@pytest.mark.parametrize("limit_bytes", [1e9, 30_000])  # of all frames, of two
+def test_clips_are_the_same_with_and_without_it(tmp_path: Path, limit_bytes: float):
+    for number in range(3):
+        write_video(tmp_path / f"{number}.mp4", world(number).frames())
+    footage = FolderFootage(tmp_path, usable(make_index(tmp_path, tmp_path / "index.jsonl").entries, CLIPS))
+    plain = ClipReader(footage, CLIPS, seed=0)
+    cached = ClipReader(footage, CLIPS, seed=0, cache=FrameCache(limit_bytes))
+    keys = [(epoch, position) for epoch in range(4) for position in range(len(footage))]
+
+    def clips(reader: ClipReader) -> list[bytes]:
+        return [reader.read(*key, generator(seed=0, epoch=key[0], position=key[1])).frames.tobytes() for key in keys]
+
+    expected = clips(plain)
+    assert clips(cached) == expected
+    assert clips(cached) == expected
+
+
+def test_what_is_kept_is_not_read_again(tmp_path: Path):
+    videos = tmp_path / "videos"
+    write_video(videos / "a.mp4", world(0).frames())
+    footage = FolderFootage(videos, usable(make_index(videos, tmp_path / "index.jsonl").entries, CLIPS))
+    reader = ClipReader(footage, CLIPS, seed=0, cache=FrameCache(1e9))
+    first = reader.read(0, 0, generator(seed=0, epoch=0, position=0)).frames
+    shutil.rmtree(videos)
+    again = reader.read(0, 0, generator(seed=0, epoch=0, position=0)).frames
+    assert np.array_equal(first, again)
