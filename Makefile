@@ -1,4 +1,4 @@
-.PHONY: help check test lint format
+.PHONY: help check test lint format docs
 
 help: ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/'
@@ -20,3 +20,7 @@ lint: ## style, types, layers and spelling, in the current environment
 format: ## rewrite the code in the one style
 	ruff check --fix
 	ruff format
+
+docs: ## the documentation as a site, build/site/index.html; needs the extra `docs`
+	python docs/reference.py
+	python docs/build_site.py

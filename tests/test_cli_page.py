@@ -1,7 +1,6 @@
 """docs/command_line.md lists the commands, error kinds, exit codes and environment variables of the source."""
 
 import ast
-import dataclasses
 import re
 import shlex
 from pathlib import Path
@@ -12,7 +11,6 @@ import timecycle
 from timecycle.cli.console import ExitCode
 from timecycle.cli.help import _subcommands, _summary, check_options, find_command
 from timecycle.cli.main import _COMMANDS, _definitions, _parse
-from timecycle.propagation.settings import PropagateConfig
 
 SOURCE = Path(timecycle.__file__).parent
 PAGE = (Path(__file__).parents[1] / "docs" / "command_line.md").read_text()
@@ -98,11 +96,3 @@ def environment(source: str) -> set[str]:
     mentions = len(re.findall(r"\b(environ|getenv)\b", source))
     assert len(found) + passed_on == mentions, "os.environ is read in a way not known here"
     return set(found)
-
-
-def test_every_setting_of_a_propagation_is_listed_with_its_default():
-    listed = {name.strip("`"): default for name, default, _ in table("setting", "default", "meaning")}
-    assert listed == {
-        field.name: str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
-        for field in dataclasses.fields(PropagateConfig)
-    }

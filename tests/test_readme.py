@@ -1,11 +1,9 @@
-"""The figures, links and commands in the README are correct."""
+"""The figures, presets and commands in the README are correct."""
 
 import json
 import re
 import shlex
 from pathlib import Path
-
-import pytest
 
 from timecycle.cli import main
 from timecycle.config import preset_names
@@ -28,22 +26,6 @@ def test_figures_match_the_result_files():
     assert f"of {box['refined']:.2f} with the true mask where the box itself has {box['unrefined']:.2f}" in " ".join(
         README.split()
     )
-
-
-@pytest.mark.parametrize("page", ["README.md", *(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))])
-def test_links_point_to_existing_files_and_headings(page):
-    for target in re.findall(r"\]\(([^)]+)\)", (ROOT / page).read_text()):
-        if not target.startswith("http"):
-            file, _, heading = target.partition("#")
-            linked = (ROOT / page).parent / file if file else ROOT / page
-            assert linked.exists(), target
-            assert not heading or heading in headings(linked), target
-
-
-def headings(page):
-    """Return the anchors of a page's headings, as GitHub makes them."""
-    titles = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def test_every_preset_is_listed():

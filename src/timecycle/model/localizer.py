@@ -27,7 +27,7 @@ _MIN_RELEASE_CELLS = 7  # two 4x4 convolutions without padding remove six
 
 @dataclass(frozen=True, kw_only=True)
 class LocalizerConfig:
-    kind: Kind = "procrustes"
+    kind: Kind = "procrustes"  # without weights to learn; or the convolutions of `paper` or `release`
     sharpen: float = 2.0  # procrustes: power of the affinity before expectations; 1 pulls vague matches to the centre
 
     def __post_init__(self) -> None:

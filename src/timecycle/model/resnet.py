@@ -34,11 +34,11 @@ _NOISE_PX = 192
 
 @dataclass(frozen=True, kw_only=True)
 class ResNetConfig:
-    architecture: Architecture = "resnet18"
+    architecture: Architecture = "resnet18"  # or resnet50
     padding: Padding = "zeros"  # zeros let features know the border; reflect and replicate hide it
     head_channels: int | None = None  # of a last 1x1 convolution; the 2019 release has 512
     head_relu: bool = True  # only with a head
-    last: Layer = "res4"
+    last: Layer = "res4"  # the last layer that is used, as the paper counts; res2, res3 or res4
     columns: bool = False  # the head takes all layers from res2 on; early layers have smaller receptive fields
     # Used in propagation, and in training where that is asked for:
     centred: bool = False  # subtract the image's mean descriptor, which does not tell its cells apart

@@ -47,12 +47,12 @@ class CyclesConfig:
 
     temperature: float = 0.0442  # 512 ** -0.5, of the 2019 release
     localizer: LocalizerConfig = field(default_factory=LocalizerConfig)
-    long: float = 0.02
-    skip: float = 0.1
-    inlier: float = 1.0
+    long: float = 0.02  # weight of the cycles through every frame
+    skip: float = 0.1  # weight of the cycles that jump to a frame directly
+    inlier: float = 1.0  # weight of the inlier score
     similarity: float = 0.0  # the paper's: its optimum is that all features are equal
     same_frame: float = 0.0  # not in the paper: the patch is matched to its own frame, where its pose is known
-    reduction: Reduction = "mean"
+    reduction: Reduction = "mean"  # over cycle lengths and cells: mean, or sum as the paper prints it
 
     def __post_init__(self) -> None:
         if self.reduction not in get_args(Reduction):

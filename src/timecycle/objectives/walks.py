@@ -29,12 +29,12 @@ Points = Float[Tensor, "b cells 2"]  # of the first view's cells in the normalis
 
 @dataclass(frozen=True, kw_only=True)
 class WalksConfig:
-    temperature: float = 0.07
+    temperature: float = 0.07  # of the softmax over the cells of the next frame
     dropout: float = 0.1  # share of transitions that are dropped, so that no walk relies on a single path
-    walk: float = 1.0
+    walk: float = 1.0  # weight of the walk through the clip and back; 0 leaves it out
     same_frame: float = 1.0  # the walk of length 0: from one view to the other in the same frame
     segments: float = 0.0  # the walk should end on the segment it started on, anywhere on it
-    most_segments: int = 16
+    most_segments: int = 16  # in an image, found by colour and position
     pasted: float = 0.0  # the walk should end on the object it started on, anywhere on it
     negatives: int = 0  # other clips of the batch whose cells are negatives at every step
     motion: float = 0.0  # share of the loss weight that follows how much cells change; the rest is uniform

@@ -57,7 +57,7 @@ class AuditConfig:
     jump: float = 0.4  # share of what is matched that keeps its label; less is a jump
     swap: float = 0.25  # in overlap: how much better another object fits
     dropped: float = 0.3  # share of the object that the video still shows
-    frozen_frames: int = 3
+    frozen_frames: int = 3  # how many frames labels stay exactly the same
     frozen: float = 0.15  # of an object's size: how far the image under it moves meanwhile
     drift: float = 0.5  # of an object's size: how far labels moved off what they were on
 

@@ -44,11 +44,11 @@ def pick_precision(choice: PrecisionChoice, device: torch.device) -> TrainPrecis
 class OptimizerConfig:
     """AdamW; without weight decay it is the paper's Adam."""
 
-    learning_rate: float = 5e-4
-    beta1: float = 0.9
-    beta2: float = 0.999
-    weight_decay: float = 1e-4
-    warmup_steps: int = 100
+    learning_rate: float = 5e-4  # after the warmup
+    beta1: float = 0.9  # of the mean of gradients
+    beta2: float = 0.999  # of the mean of their squares
+    weight_decay: float = 1e-4  # of all weights; 0 is Adam
+    warmup_steps: int = 100  # in which the learning rate rises from 0
     shape: Schedule = "cosine"  # of the learning rate after the warmup
     clip_norm: float = 1.0  # of all gradients together
 
@@ -77,11 +77,11 @@ class OptimizerConfig:
 class TrainConfig:
     """Everything that determines the result of a run."""
 
-    objective: Objective = "walks"
-    steps: int = 2000
+    objective: Objective = "walks"  # walks between two views of a clip, or `cycles`, the paper's
+    steps: int = 2000  # updates of the weights
     batch: int = 8  # clips per step over all processes
     accumulate: int = 1  # micro-batches per batch, for less memory
-    seed: int = 0
+    seed: int = 0  # of the weights, of the order of the clips and of everything drawn
     precision: PrecisionChoice = "auto"  # of the encoder's convolutions; everything else is fp32
     batch_statistics: BatchStatistics = "process"  # of batch norm: of each process's clips, of all (CUDA), or frozen
     channels_last: bool = True  # in memory: faster convolutions on most devices
@@ -91,9 +91,9 @@ class TrainConfig:
     view_px: int = 128  # walks: side of the two views
     localizer_steps: int = 0  # cycles: first steps that train only the localizer
     held_out: float = 0.05  # share of the videos that is used for validation only
-    held_out_clips: int = 24
-    validate_every: int = 250
-    checkpoint_every: int = 100
+    held_out_clips: int = 24  # clips of these videos that are scored
+    validate_every: int = 250  # steps
+    checkpoint_every: int = 100  # steps
     workers: int = 1  # threads that read clips
     frame_cache_gb: float = 1.0  # of memory, for decoded frames; small corpora read them again and again
     mixed_shards: int = 8  # shards of a pack that are shuffled together

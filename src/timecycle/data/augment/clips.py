@@ -31,7 +31,7 @@ _MIN_ATTEMPTS = 24  # draws of a video until a clip has motion; fewer videos are
 class ClipConfig:
     """How clips are taken from videos."""
 
-    frames: int = 4
+    frames: int = 4  # of a clip
     gap_seconds: tuple[float, float] = (1 / 12, 2 / 3)  # between frames, log-uniform: slow and fast motion alike
     short_side_px: int = 160  # of the whole image after resizing
     zoom: tuple[float, float] = (1.0, 1.0)  # factor of the short side, log-uniform: objects appear in several sizes

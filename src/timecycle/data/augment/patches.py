@@ -27,7 +27,7 @@ class PatchConfig:
 
     patch_px: int = 40  # against a crop of 120: a third, as in the paper
     choice: Choice = "motion"  # uniform: every position that holds the whole patch is equally likely
-    rotation_degrees: float = 45
+    rotation_degrees: float = 45  # largest, to either side
     candidates: int = 7  # motion: windows per axis that are compared
     keep: int = 10  # the windows that changed most, of which one is drawn
     jitter: float = 1 / 12  # of the range of window positions: half a step between 7 windows

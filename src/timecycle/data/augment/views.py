@@ -39,17 +39,17 @@ _MAX_PHASE_STEP = math.pi / 3  # from frame to frame
 class ViewConfig:
     """How much two views differ. Colours: 0 changes nothing; the last four are probabilities."""
 
-    rotation_degrees: float = 30
+    rotation_degrees: float = 30  # largest, to either side
     scale: tuple[float, float] = (0.7, 1.4)  # of the field of view: above 1 objects look smaller; log-uniform
     shift: float = 0.35  # of the view's side
     elastic: float = 0.0  # of the view's half side: amplitude of the elastic warp, which changes with every frame
-    brightness: float = 0.4
-    contrast: float = 0.4
-    saturation: float = 0.4
+    brightness: float = 0.4  # factor: 1 plus or minus up to this
+    contrast: float = 0.4  # the same
+    saturation: float = 0.4  # the same
     hue: float = 0.1  # of a full turn of the colour circle
-    grayscale: float = 0.3
+    grayscale: float = 0.3  # share of views without colour
     channel_drop: float = 0.2  # replaces one of red, green, blue by its mean: colour alone must not suffice
-    blur: float = 0.3
+    blur: float = 0.3  # share of views that are blurred
     grey_clips: float = 0.0  # share of clips that are grey in both views: no colour to match cells by
 
     def __post_init__(self) -> None:

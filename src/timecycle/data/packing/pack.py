@@ -53,7 +53,7 @@ class PackConfig:
     """Settings of a pack. Shards of a gigabyte suit an object store; smaller ones suit a small corpus."""
 
     clips: ClipFormat = field(default_factory=ClipFormat)
-    shard_mb: float = 256.0
+    shard_mb: float = 256.0  # size after which a new shard is begun
 
     def __post_init__(self) -> None:
         if not 0 < self.shard_mb <= 100_000:

@@ -47,7 +47,7 @@ class ClipFormat:
 
     short_side_px: int = 256  # smaller videos keep their size
     fps: float = 12.0  # slower videos keep their rate
-    longest_seconds: float = 10.0
+    longest_seconds: float = 10.0  # longer shots are divided
     fewest_frames: int = 8  # shorter shots are left out
 
     def __post_init__(self) -> None:
