@@ -39,10 +39,10 @@ def main() -> None:
 
 def write_folder(weights: Path, folder: Path, *, hub: str = "") -> None:
     """Write model.safetensors, config.json and README.md of verified weights."""
-    verify_weights(weights)
     card = read_card(weights)
     if card is None:
         raise ValueError(f"{weights} has no card; put {weights.with_suffix('.json').name} beside it")
+    verify_weights(weights)
     name = re.sub(r"-[0-9a-f]{8}$", "", weights.stem)  # without the checksum
     readme = model_card(name, card, hub=hub)
     save_pretrained(from_pretrained(weights), folder, card)
