@@ -100,11 +100,14 @@ def check_version(root: Path, version: str, tag: str | None) -> Iterator[str]:
         yield f"the first heading of CHANGELOG.md is {newest}, not {version}"
     if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", date):
         yield f"CHANGELOG.md has no date for {newest}: write ## [{version}] - YYYY-MM-DD"
+    for told in re.findall(r"version\s*= \{(.+?)\}", (root / "README.md").read_text(encoding="utf-8")):
+        if told != version:
+            yield f"the BibTeX in README.md says version {told}"
     citation = (root / "CITATION.cff").read_text(encoding="utf-8")
     for key, value in (("version", version), ("date-released", date)):
-        told = re.search(rf"^{key}: [\"']?([^\"'\n]+)", citation, re.MULTILINE)
-        if told is None or told[1].strip() != value:
-            yield f"CITATION.cff says {told[1] if told else 'nothing'} for {key}, not {value or 'a date'}"
+        said = re.search(rf"^{key}: [\"']?([^\"'\n]+)", citation, re.MULTILINE)
+        if said is None or said[1].strip() != value:
+            yield f"CITATION.cff says {said[1] if said else 'nothing'} for {key}, not {value or 'a date'}"
 
 
 def check_tree(root: Path) -> Iterator[str]:

@@ -114,6 +114,7 @@ CHANGES = [  # a file, its new text or None for none, the check that fails, word
     ("CHANGELOG.md", f"## [{VERSION}] - unreleased\n", "one version everywhere", "no date"),
     ("CITATION.cff", f"version: 1.2.2\ndate-released: {DATE}\n", "one version everywhere", "says 1.2.2 for version"),
     ("CITATION.cff", f"version: {VERSION}\n", "one version everywhere", "says nothing for date-released"),
+    ("README.md", "@software{x,\n  version = {1.2.2},\n}\n", "one version everywhere", "README.md says version 1.2.2"),
     ("LICENSE-WEIGHTS", None, "licences and notices", "a file is missing"),
     ("LICENSE-WEIGHTS", "free", "licences and notices", "is in none of"),
     ("src/timecycle/weights/timecycle-v1-0.json", '{"licence": "MIT"}', "licences and notices", "says MIT"),
