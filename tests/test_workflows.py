@@ -71,6 +71,35 @@ def test_files_that_workflows_run_exist():
             assert (ROOT / file).is_file(), f"{path.name}: {file}"
 
 
+@pytest.mark.parametrize(
+    ("platform", "machine", "builds"),
+    [
+        ("linux", "x86_64", ["cp311-manylinux_x86_64"]),
+        ("linux", "aarch64", ["cp311-manylinux_aarch64"]),
+        ("macos", "arm64", ["cp311-macosx_arm64"]),
+        ("windows", "AMD64", []),
+    ],
+)
+def test_one_wheel_is_built_for_each_platform_with_a_kernel(platform, machine, builds):
+    pytest.importorskip("cibuildwheel")
+    words = ["-m", "cibuildwheel", "--platform", platform, "--archs", machine, "--print-build-identifiers", str(ROOT)]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == builds
+
+
+def test_wheels_are_built_with_the_pinned_cibuildwheel():
+    (pin,) = re.findall(r"^cibuildwheel==\S+", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    assert f"pip install {pin}\n" in (ROOT / ".github/workflows/wheels.yml").read_text()
+
+
+def test_reports_and_pull_requests_ask_for_the_doctor():
+    for name in ("ISSUE_TEMPLATE/bug.yml", "ISSUE_TEMPLATE/idea.yml", "pull_request_template.md"):
+        assert "timecycle doctor" in (ROOT / ".github" / name).read_text()
+    body = yaml.safe_load((ROOT / ".github/ISSUE_TEMPLATE/bug.yml").read_text())["body"]
+    assert [field["id"] for field in body if field.get("validations", {}).get("required")] == ["what", "doctor"]
+
+
 def test_zizmor_finds_nothing():
     zizmor = Path(sys.executable).with_name("zizmor")
     command = str(zizmor) if zizmor.exists() else shutil.which("zizmor")
