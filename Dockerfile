@@ -1,8 +1,8 @@
 # timecycle as an image, with torch for the CPU or for CUDA. From this folder:
 #
-#   docker build -t registry.example.com/timecycle:0.1.0.dev0-cpu .
-#   docker build -t registry.example.com/timecycle:0.1.0.dev0-cuda --build-arg VARIANT=cuda .
-#   docker run --rm -v "$PWD:/data" registry.example.com/timecycle:0.1.0.dev0-cpu propagate dog.mp4 first.png -o out
+#   docker build -t registry.example.com/timecycle:0.1.0-cpu .
+#   docker build -t registry.example.com/timecycle:0.1.0-cuda --build-arg VARIANT=cuda .
+#   docker run --rm -v "$PWD:/data" registry.example.com/timecycle:0.1.0-cpu propagate dog.mp4 first.png -o out
 #
 # Build arguments:
 #   VARIANT      cpu or cuda: which build of torch

@@ -1,9 +1,12 @@
 """Compiles the kernel into the package where there is a C++ compiler. Without one the package is complete all the same:
 matching then runs in torch. After a change of kernel.cpp: python hatch_build.py
+
+It also makes the README readable outside of the repository: see AbsoluteLinks.
 """
 
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -15,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 FOLDER = "src/timecycle/kernel"
 
@@ -41,6 +45,37 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         build_data["pure_python"] = False
         # For this kind of machine: whether it fits others (manylinux) is for an audit to say, not for the build.
         build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+
+
+class AbsoluteLinks(MetadataHookInterface):
+    """Called by hatchling for the metadata, which hold the README as the package index shows it.
+
+    There is no docs/ beside it there, so links must name the repository. Its address has one home, `Repository` in
+    [project.urls]; without one the links stay as they are, and .ci/release_check.py refuses to release.
+    """
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
+        repository = metadata.get("urls", {}).get("Repository", "").rstrip("/")
+        if repository:
+            (version,) = re.findall(
+                r'= "(.+)"', (Path(self.root) / "src/timecycle/version.py").read_text(encoding="utf-8")
+            )
+            text = link_to(text, repository, tag=f"v{version}")
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
+
+
+def link_to(readme: str, repository: str, *, tag: str) -> str:
+    """Return the README with each link and picture at its address in the repository, at the tag of a version."""
+
+    def absolute(link: re.Match[str]) -> str:
+        mark, text, target = link.groups()
+        if target.startswith(("http://", "https://")):
+            return link[0]
+        view = "raw" if mark else "blob"  # a picture itself, not the page around it
+        return f"{mark}[{text}]({repository}/{view}/{tag}/{'README.md' if target.startswith('#') else ''}{target})"
+
+    return re.sub(r"(!?)\[([^]]*)\]\(([^)]+)\)", absolute, readme)
 
 
 class CannotCompileError(Exception):

@@ -1,6 +1,8 @@
-"""The sdist: it has everything its tests need, and the licences of all its contents."""
+"""The sdist: it has everything its tests need, the licences of all its contents, and a README that reads anywhere."""
 
+import importlib.util
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -8,6 +10,8 @@ from email import message_from_string
 from pathlib import Path
 
 import pytest
+
+from timecycle.version import __version__
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,6 +39,36 @@ def test_sdist_names_and_contains_both_licences(sdist):
     text = (sdist / "LICENSE-WEIGHTS").read_text()
     assert "CC-BY-NC-4.0" in text
     assert "https://creativecommons.org/licenses/by-nc/4.0/" in text
+
+
+def test_links_of_the_readme_become_absolute():
+    hatch_build = load_hatch_build()
+    readme = "![swan](docs/swan.jpg) [page](docs/ui.md#safety) [below](#python) [paper](https://arxiv.org/abs/1)"
+    assert hatch_build.link_to(readme, "https://host.example/a/b", tag="v1.2.3") == (
+        "![swan](https://host.example/a/b/raw/v1.2.3/docs/swan.jpg) "
+        "[page](https://host.example/a/b/blob/v1.2.3/docs/ui.md#safety) "
+        "[below](https://host.example/a/b/blob/v1.2.3/README.md#python) "
+        "[paper](https://arxiv.org/abs/1)"
+    )
+
+
+def test_address_of_the_repository_decides_about_the_links():
+    hook = load_hatch_build().AbsoluteLinks(str(ROOT), {})
+    without: dict = {"urls": {"Paper": "https://arxiv.org/abs/1"}}
+    hook.update(without)
+    assert without["readme"]["text"] == (ROOT / "README.md").read_text()
+    told: dict = {"urls": {"Repository": "https://host.example/a/b/"}}
+    hook.update(told)
+    assert f"](https://host.example/a/b/blob/v{__version__}/docs/ui.md)" in told["readme"]["text"]
+    assert not re.search(r"\]\((?!https://)", told["readme"]["text"])
+
+
+def load_hatch_build():
+    pytest.importorskip("hatchling")
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.mark.slow  # imports every test and all they import
