@@ -55,6 +55,8 @@ class Tool:
     change: Change
     kinds: tuple[str, ...] = ("masks", "keypoints")
     packages: tuple[str, ...] = ()
+    format_name: str = ""  # if it is not the kind's
+    patience_seconds: float = 20.0
 
 
 def changed_text(chance: Random, content: bytes) -> bytes:
@@ -77,7 +79,13 @@ TOOLS = {
     "yolo": Tool("", changed_text),
     "deeplabcut": Tool(".csv", changed_csv, ("keypoints",)),
     "tapvid": Tool(".npz", changed_zip, ("keypoints",)),
-    "sleap": Tool(".slp", damaged, packages=("sleap_io", "h5py")),
+    # The process that reads them first may take seconds of the processor, and a busy machine far longer.
+    "sleap": Tool(".slp", damaged, packages=("sleap_io", "h5py"), patience_seconds=120.0),
+    "deeplabcut_h5": Tool(
+        *(".h5", damaged, ("keypoints",), ("h5py", "pandas", "tables")),
+        format_name="deeplabcut",
+        patience_seconds=120.0,
+    ),
     "tiff": Tool(".tif", damaged, ("masks",), ("tifffile",)),
 }
 
@@ -155,7 +163,12 @@ def read_meta(masks: Path) -> None:
 
 KINDS = {
     **{
-        name: Kind(prepare=partial(whole, name, tool), make=partial(change_one, tool), read=partial(read_all, name))
+        name: Kind(
+            prepare=partial(whole, tool.format_name or name, tool),
+            make=partial(change_one, tool),
+            read=partial(read_all, tool.format_name or name),
+            patience_seconds=tool.patience_seconds,
+        )
         for name, tool in TOOLS.items()
         if all(find_spec(package) for package in tool.packages)
     },

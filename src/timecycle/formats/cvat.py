@@ -32,6 +32,7 @@ from timecycle.labels.file import note
 
 _MAX_BYTES = 1 << 30
 _REMEDY = "export the task again as `CVAT for video 1.1`"
+_XML_ERRORS = (expat.ExpatError, ValueError, LookupError)  # LookupError: an unknown encoding
 
 Shape = Mapping[str, str]  # the attributes of a shape
 
@@ -139,16 +140,20 @@ def _read_tracks(path: Path) -> tuple[ElementTree.Element | None, dict[int, _Tra
                     element.clear()
                 elif element.tag == "image":
                     raise LabelError(f"{path} is `CVAT for images`", remedy=_REMEDY)
-    except (ElementTree.ParseError, OSError, ValueError, LookupError) as error:  # LookupError: an unknown encoding
+    except (*_XML_ERRORS, ElementTree.ParseError, OSError) as error:
         raise LabelError(f"{path} cannot be read: {str(error)[:200]}", remedy=_REMEDY) from error
     return meta, {number: track for number, track in sorted(tracks.items()) if track.shapes}, skipped
 
 
 def _check_beginning(path: Path) -> None:
-    """Refuse files that are too large, and what `_recognises` does not know."""
+    """Refuse files that are too large, that have a document type, and what is not CVAT's."""
     if path.stat().st_size > _MAX_BYTES:
         raise LabelError(f"{path} is larger than {_MAX_BYTES >> 30} GiB", remedy="export a part of the task")
-    if not _recognises(path):
+    try:
+        is_known = _recognises(path)
+    except _XML_ERRORS as error:
+        raise LabelError(f"{path} cannot be read: {str(error)[:200]}", remedy=_REMEDY) from error
+    if not is_known:
         raise LabelError(f"{path} is not a file of annotations of CVAT", remedy=_REMEDY)
 
 
@@ -173,9 +178,16 @@ def _recognises(path: Path) -> bool:
 
     parser = expat.ParserCreate()
     parser.StartElementHandler, parser.StartDoctypeDeclHandler = begin, refuse
-    with path.open("rb") as file, suppress(_BeginningIsKnownError, expat.ExpatError, ValueError, LookupError):
+    with path.open("rb") as file, suppress(_BeginningIsKnownError):
         parser.Parse(file.read(1 << 16), True)
     return elements == ["annotations"]
+
+
+def _is_cvat(path: Path) -> bool:
+    try:
+        return _recognises(path)
+    except _XML_ERRORS:
+        return False
 
 
 def _facts(path: Path, meta: ElementTree.Element | None) -> VideoFacts:
@@ -241,5 +253,5 @@ FORMAT = Format(
     loses="confidence; which frames were annotated by hand (all shapes are keyframes); the rate",
     read=read,
     write=write,
-    recognises=_recognises,
+    recognises=_is_cvat,
 )
