@@ -171,7 +171,8 @@ def begin(folder: Path) -> Page:
     )
     address = process.stdout.readline().split()[1] if process.stdout else ""
     page = Page(process, urlsplit(address).netloc, "", log)
-    with socket.create_connection(tuple(page.host.split(":")), timeout=60) as connection:
+    host, _, port = page.host.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
         path = address.removeprefix(f"http://{page.host}")
         connection.sendall(f"GET {path} HTTP/1.1\r\nhost: {page.host}\r\n\r\n".encode())
         answer = HTTPResponse(connection)
