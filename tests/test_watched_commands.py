@@ -122,7 +122,7 @@ def test_a_socket_and_a_stray_write_of_a_child_are_seen(place):
     assert ("socket.bind", "('127.0.0.1', 0)") in events
 
 
-@pytest.mark.slow  # twenty commands, which take about half a minute
+@pytest.mark.slow  # runs twenty commands, of which one trains
 def test_commands_open_no_socket_and_write_only_to_their_output_and_caches(place):
     inputs = files(place / "inputs")
     (place / "log.jsonl").unlink(missing_ok=True)
