@@ -1,13 +1,13 @@
 """Kill commands while they write, run them again, and compare the results with those of undisturbed commands.
 
-    python benchmarks/command_kills.py [--work DIR] [--kills 20] [--command NAME ...] [--dry]
+    python benchmarks/command_kills.py [--work DIR] [--kills 13] [--command NAME ...] [--dry]
 
-The commands are propagate, correct, undo, bulk and pack, on small clips of the synthetic world with the bundled
-encoder; kills.py does the same for training. Each command runs once undisturbed while its file changes are counted:
-opening for writing, renaming, removing and making folders. Then a process of it is killed with SIGKILL just before a
-change, at points spread evenly over all changes. The same command runs once more, and its output must be equal. What
-depends on the clock (times in records, leases) is ignored, and of overlay videos only the number of frames is compared.
-Needs a system with SIGKILL and fork.
+The commands are propagate, correct, undo, bulk with folders and with chunks, pack, convert and evaluate, on small clips
+of the synthetic world, matched by colours; kills.py does the same for training. Each command runs once undisturbed
+while its file changes are counted: opening for writing, renaming, removing and making folders. Then a process of it is
+killed with SIGKILL just before a change, at points spread evenly over all changes. The same command runs once more, and
+its output must be equal. What depends on the clock (times in records, leases) is ignored, and of overlay videos only
+the number of frames is compared; those inside of a chunk only by name. Needs a system with SIGKILL and fork.
 """
 
 import argparse
@@ -20,6 +20,7 @@ import re
 import shutil
 import signal
 import sys
+import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -35,12 +36,19 @@ from timecycle.labels import Masks
 from timecycle.synthetic import World, WorldConfig, make_world
 from timecycle.video import Size, VideoWriter, open_video
 
+SHARED = Path(__file__).parents[1] / "tests" / "shared"
+sys.path.append(str(SHARED))
+
+from trees import davis_tree  # noqa: E402
+
 _CHANGES = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link")
 # Times, counts of what one process did, and checksums of files with such content.
 _VOLATILE = {
     "summary.json": re.compile(r'"(seconds|frames_a_second|frames|before)": [^,\n]*'),
     "*": re.compile(r'"seconds": [^,}\n]*|"(overlay\.mp4|run\.json)": \[[^]]*\]'),
 }
+_FRAMES, _MIDDLE, _CLIPS = 8, 4, 3
+_QUICK = ("--encoder", "rgb", "--preset", "fast")
 _NOT_KILLED = -1  # a point that is never reached
 _KILLED = -1  # instead of a count of changes
 
@@ -58,7 +66,7 @@ class Command:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, help="an empty folder for all outputs, which are kept")
-    parser.add_argument("--kills", type=int, default=20, help="kills of each command (20)", metavar="N")
+    parser.add_argument("--kills", type=int, default=13, help="kills of each command (13)", metavar="N")
     parser.add_argument("--command", nargs="+", help="only these commands", metavar="NAME")
     parser.add_argument("--dry", action="store_true", help="write no record")
     chosen = parser.parse_args()
@@ -74,7 +82,7 @@ def main() -> None:
     }
     print(json.dumps(measured, indent=2))
     if not chosen.dry:
-        about = {"kills_per_command": chosen.kills, "threads": 1, "encoder": "bundled"}
+        about = {"kills_per_command": chosen.kills, "threads": 1, "encoder": "rgb", "preset": "fast", "frames": _FRAMES}
         print(write_record("command_kills", settings=about, measured=measured, seconds=time.monotonic() - began))
     sys.exit(1 if measured["differences"] else 0)
 
@@ -85,34 +93,37 @@ def main() -> None:
 def prepare(folder: Path) -> list[Command]:
     """Make the inputs of all commands: clips, masks, a manifest, a finished run and a corrected run."""
     folder.mkdir(parents=True)
-    world = make_world(WorldConfig(height_px=64, width_px=96, frames=24))
+    world = make_world(WorldConfig(height_px=64, width_px=96, frames=_FRAMES))
     clip, first, middle = _write_clip(folder / "clip.mp4", world), folder / "first.png", folder / "middle.png"
     Masks(world.mask(0)).write(first)
-    Masks(world.mask(12)).write(middle)
+    Masks(world.mask(_MIDDLE)).write(middle)
     (folder / "clips").mkdir()
-    for number in range(4):
-        _write_clip(folder / f"clips/{number}.mp4", make_world(WorldConfig(height_px=64, width_px=96, seed=number)))
-    lines = "".join(f"clips/{number}.mp4,first.png\n" for number in range(4))
+    for number in range(_CLIPS):
+        config = WorldConfig(height_px=64, width_px=96, frames=_FRAMES, seed=number)
+        _write_clip(folder / f"clips/{number}.mp4", make_world(config))
+    lines = "".join(f"clips/{number}.mp4,first.png\n" for number in range(_CLIPS))
     (folder / "manifest.csv").write_text("video,labels\n" + lines)
     finished, corrected = folder / "finished", folder / "corrected"
-    _succeed("propagate", clip, first, "-o", finished)
+    _succeed("propagate", clip, first, "-o", finished, *_QUICK)
     shutil.copytree(finished, corrected)
-    _succeed("correct", corrected, f"12={middle}")
+    _succeed("correct", corrected, f"{_MIDDLE}={middle}")
+    davis_tree(folder / "davis", clips=2)
+    davis = ("--sequences", "clip00", "clip01")
     pack = ("--short-side", "48", "--shard-mb", "0.02", "--workers", "1")
     return [
         Command(
             "propagate",
-            lambda out: ("propagate", *map(str, (clip, first)), "-o", str(out)),
+            lambda out: ("propagate", *map(str, (clip, first)), "-o", str(out), *_QUICK),
             again=lambda out: (
-                *("propagate", *map(str, (clip, first)), "-o", str(out)),
+                *("propagate", *map(str, (clip, first)), "-o", str(out), *_QUICK),
                 *(["--resume"] if (out / "run.json").exists() else []),
             ),
         ),
         Command(
             "correct",
-            lambda out: ("correct", str(out), f"12={middle}"),
+            lambda out: ("correct", str(out), f"{_MIDDLE}={middle}"),
             begin=partial(shutil.copytree, finished),
-            again=lambda out: None if _corrections(out) == 1 else ("correct", str(out), f"12={middle}"),
+            again=lambda out: None if _corrections(out) == 1 else ("correct", str(out), f"{_MIDDLE}={middle}"),
         ),
         Command(
             "undo",
@@ -120,8 +131,24 @@ def prepare(folder: Path) -> list[Command]:
             begin=partial(shutil.copytree, corrected),
             again=lambda out: ("correct", str(out), "--undo") if (out / "history").exists() else None,
         ),
-        Command("bulk", lambda out: ("bulk", str(folder / "manifest.csv"), "-o", str(out))),
+        Command("bulk", lambda out: ("bulk", str(folder / "manifest.csv"), "-o", str(out), *_QUICK)),
+        Command(
+            "bulk --chunk", lambda out: ("bulk", str(folder / "manifest.csv"), "-o", str(out), "--chunk", "2", *_QUICK)
+        ),
         Command("pack", lambda out: ("pack", str(folder / "clips"), str(out), *pack)),
+        Command(
+            "convert",
+            lambda out: ("convert", str(finished), str(out), "--to", "yolo"),
+            again=lambda out: ("convert", str(finished), str(out), "--to", "yolo", "--overwrite"),
+        ),
+        Command(
+            "evaluate",
+            lambda out: ("evaluate", "davis", str(folder / "davis"), *davis, "-o", str(out), *_QUICK),
+            again=lambda out: (
+                *("evaluate", "davis", str(folder / "davis"), *davis, "-o", str(out), *_QUICK),
+                "--overwrite",
+            ),
+        ),
     ]
 
 
@@ -159,7 +186,7 @@ def compare(command: Command, work: Path, kills: int) -> dict[str, Any]:
             _run(again, out, _NOT_KILLED)
         differences += [f"change {point}: {name}" for name in differing(expected, contents(out))]
         shutil.rmtree(out)
-        print(f"{command.name:10s} killed before change {point:4d} of {changes}", flush=True)
+        print(f"{command.name:12s} killed before change {point:4d} of {changes}", flush=True)
     return {"changes": changes, "kills": killed, "files_compared": len(expected), "differences": differences}
 
 
@@ -224,9 +251,17 @@ def _checksum(path: Path, folder: Path) -> str:
     if path.suffix == ".mp4":
         with open_video(path) as video:
             return f"{len(video)} frames"
-    content = path.read_bytes()
-    if path.suffix in (".json", ".jsonl"):
-        volatile = _VOLATILE.get(path.name, _VOLATILE["*"])
+    if path.suffix == ".tar":
+        with tarfile.open(path) as tar:
+            members = [(one.name, file.read()) for one in tar if (file := tar.extractfile(one)) is not None]
+        lines = [f"{name} {'' if name.endswith('.mp4') else _digest(name, data, folder)}" for name, data in members]
+        return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+    return _digest(path.name, path.read_bytes(), folder)
+
+
+def _digest(name: str, content: bytes, folder: Path) -> str:
+    if name.endswith((".json", ".jsonl")):
+        volatile = _VOLATILE.get(Path(name).name, _VOLATILE["*"])
         content = volatile.sub("", content.decode().replace(str(folder), "OUT")).encode()
     return hashlib.sha256(content).hexdigest()
 

@@ -5,9 +5,12 @@ Formats whose package is not installed are left out.
 
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import distributions
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -55,6 +58,8 @@ class Tool:
     change: Change
     kinds: tuple[str, ...] = ("masks", "keypoints")
     packages: tuple[str, ...] = ()
+    format_name: str = ""  # if it is not the kind's
+    patience_seconds: float = 20.0
 
 
 def changed_text(chance: Random, content: bytes) -> bytes:
@@ -77,7 +82,13 @@ TOOLS = {
     "yolo": Tool("", changed_text),
     "deeplabcut": Tool(".csv", changed_csv, ("keypoints",)),
     "tapvid": Tool(".npz", changed_zip, ("keypoints",)),
-    "sleap": Tool(".slp", damaged, packages=("sleap_io", "h5py")),
+    # The process that reads them first may take seconds of the processor, and a busy machine far longer.
+    "sleap": Tool(".slp", damaged, packages=("sleap_io", "h5py"), patience_seconds=120.0),
+    "deeplabcut_h5": Tool(
+        *(".h5", damaged, ("keypoints",), ("h5py", "pandas", "tables")),
+        format_name="deeplabcut",
+        patience_seconds=120.0,
+    ),
     "tiff": Tool(".tif", damaged, ("masks",), ("tifffile",)),
 }
 
@@ -87,7 +98,13 @@ def whole(name: str, tool: Tool, folder: Path) -> list[Path]:
     files = []
     for kind in tool.kinds:
         path = folder / f"{kind}{tool.suffix}"
-        write_file((_masks if kind == "masks" else _points)(_FRAMES), path, name=name)
+        labels = (_masks if kind == "masks" else _points)(_FRAMES)
+        if tool.suffix == ".h5":  # by a process that does not take tables.py of this folder for PyTables
+            write_file(labels, path.with_suffix(".csv"), name=name)
+            words = [sys.executable, "-m", "timecycle", "convert", str(path.with_suffix(".csv")), str(path)]
+            subprocess.run(words, check=True)
+        else:
+            write_file(labels, path, name=name)
         files.append(path)
     return files
 
@@ -153,11 +170,22 @@ def read_meta(masks: Path) -> None:
     expect(all(isinstance(name, str) for name in read_names([masks]).values()), "a name is no text")
 
 
+def _is_installed(package: str) -> bool:
+    if package == "tables":  # which is also a module of this folder
+        return any(True for _ in distributions(name=package))
+    return find_spec(package) is not None
+
+
 KINDS = {
     **{
-        name: Kind(prepare=partial(whole, name, tool), make=partial(change_one, tool), read=partial(read_all, name))
+        name: Kind(
+            prepare=partial(whole, tool.format_name or name, tool),
+            make=partial(change_one, tool),
+            read=partial(read_all, tool.format_name or name),
+            patience_seconds=tool.patience_seconds,
+        )
         for name, tool in TOOLS.items()
-        if all(find_spec(package) for package in tool.packages)
+        if all(_is_installed(package) for package in tool.packages)
     },
     **(
         {"stacks": Kind(prepare=whole_stacks, make=partial(change_one, TOOLS["tiff"]), read=read_stack)}

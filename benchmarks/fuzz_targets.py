@@ -3,6 +3,7 @@
 import fuzz_formats
 import fuzz_media
 import fuzz_models
+import fuzz_page
 import fuzz_runs
 
-KINDS = {**fuzz_media.KINDS, **fuzz_models.KINDS, **fuzz_runs.KINDS, **fuzz_formats.KINDS}
+KINDS = {**fuzz_media.KINDS, **fuzz_models.KINDS, **fuzz_runs.KINDS, **fuzz_formats.KINDS, **fuzz_page.KINDS}

@@ -1,6 +1,7 @@
 """Measure memory over the length of a video, and time over the number of objects.
 
 python benchmarks/scale.py memory      peak memory and open files of whole runs, short and long
+python benchmarks/scale.py course      memory and open files along one run of 20,000 frames
 python benchmarks/scale.py objects     time per frame with 1 and with 100 objects, interleaved
 """
 
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -46,6 +48,56 @@ def footprint(frames: int, height_px: int, width_px: int) -> Footprint:
             raise RuntimeError(f"the run of {frames} frames failed")
         monitor.join()
     return Footprint(frames, height_px, width_px, round(monitor.peak_kib / 1024, 1), monitor.files)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The state of a run: the last frame it wrote, its memory, and its open files."""
+
+    frame: int
+    rss_mib: float
+    open_files: int
+
+
+def follow(frames: int, height_px: int, width_px: int) -> list[Sample]:
+    """Run `timecycle propagate` on a clip and look at the process twice a second, from its tenth frame on."""
+    samples: list[Sample] = []
+    with tempfile.TemporaryDirectory() as folder:
+        clip, mask = _write_inputs(Path(folder), frames, height_px, width_px)
+        command = [sys.executable, "-m", "timecycle", "propagate", str(clip), str(mask), "-o", f"{folder}/out"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        frame, labels = 0, Path(folder) / "out" / "labels"
+        while process.poll() is None:
+            while (labels / f"{frame + 1:05d}.png").exists():
+                frame += 1
+            if 10 <= frame < frames - 10:  # later files are those of the end of a run
+                samples.append(_sample(process.pid, frame))
+            time.sleep(0.5)
+        if process.returncode != 0:
+            raise RuntimeError(f"the run of {frames} frames failed")
+    return samples
+
+
+def _sample(pid: int, frame: int) -> Sample:
+    status = Path(f"/proc/{pid}/status").read_text()
+    rss_kib = int(status.partition("VmRSS:")[2].split()[0])
+    return Sample(frame, round(rss_kib / 1024, 1), len(list(Path(f"/proc/{pid}/fd").iterdir())))
+
+
+def growth(samples: Sequence[Sample], after: int, rows: int = 20) -> dict[str, object]:
+    """Return how far memory and open files rise after a frame, above what they are around it."""
+    around = [one for one in samples if 0.9 * after <= one.frame <= 1.1 * after]
+    later = [one for one in samples if one.frame > after]
+    base_mib = statistics.median(one.rss_mib for one in around)
+    return {
+        f"rss_mib_at_frame_{after}": base_mib,
+        "highest_rss_mib_later": max(one.rss_mib for one in later),
+        "growth": round(max(one.rss_mib for one in later) / base_mib - 1, 4),
+        "open_files_around": sorted({one.open_files for one in around}),
+        "open_files_later": sorted({one.open_files for one in later}),
+        "samples": len(samples),
+        "course": [asdict(one) for one in samples[:: max(1, len(samples) // rows)]],
+    }
 
 
 def object_ratio(steps: int, height_px: int = 480, width_px: int = 854) -> dict[str, float]:
@@ -119,6 +171,10 @@ def main() -> None:
         measured["peak_4000_over_200_frames"] = round(runs[1].peak_rss_mib / runs[0].peak_rss_mib, 3)
         measured["peak_1000_over_200_frames_240p"] = round(runs[3].peak_rss_mib / runs[2].peak_rss_mib, 3)
         settings: dict[str, object] = {"preset": "default", "encoder": DEFAULT_ENCODER}
+    elif what == "course":
+        samples = follow(20_000, 64, 96)
+        measured = {"frames": 20_000, "height_px": 64, "width_px": 96, **growth(samples, after=1000)}
+        settings = {"preset": "default", "encoder": DEFAULT_ENCODER}
     elif what == "objects":
         measured = dict(object_ratio(24))
         settings = {"preset": "default", "encoder": DEFAULT_ENCODER, "size": "854x480", "frames": 24}

@@ -78,7 +78,7 @@ def test_every_example_of_the_page_runs(clip, world, tmp_path, monkeypatch):
     short = ", ".join(repr(setting) for setting in ("steps=2", *TINY))
     names: dict[str, object] = {}
     for block in blocks:
-        exec(compile(block.replace('"steps=2000"', short), block, "exec"), names)
+        exec(compile(block.replace('"steps=2000"', short), block, "exec"), names)  # noqa: S102  examples of the docs
     verbs = "propagate propagate_to_folder check correct undo audit tune correspond train pack bulk evaluate compare"
     assert all(f"tc.{verb}(" in "".join(blocks) for verb in (*verbs.split(), "label_batch", "benchmark"))
     assert names["steps"][-1] == 1

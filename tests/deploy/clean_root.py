@@ -43,7 +43,8 @@ class Root:
             target = shlex.quote(f"{self.folder}{_HOST}{path}")
             make = "mkdir -p" if path.is_dir() else f"mkdir -p $(dirname {target}) && touch"
             mounts.append(f"{make} {target} && mount --bind {shlex.quote(str(path))} {target}")
-        environment = {"PATH": _PATH, "HOME": "/tmp", **_proxies(), **pip.variables, **self.variables, **self.arguments}
+        home = "/tmp"  # noqa: S108  inside of the root, which is this test's own
+        environment = {"PATH": _PATH, "HOME": home, **_proxies(), **pip.variables, **self.variables, **self.arguments}
         inner = ["chroot", f"--userspec={self.user}", str(self.folder), "env", "-i"]
         inner += [f"{name}={value}" for name, value in environment.items()]
         inner += ["/bin/sh", "-c", 'cd "$0" && exec "$@"', self.workdir, *words]
@@ -72,7 +73,7 @@ def why_not() -> str:
     if subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], capture_output=True).returncode:
         return "mounts are not allowed here"
     try:
-        with urllib.request.urlopen(f"{_MIRROR}/dists/bookworm/Release", timeout=20):
+        with urllib.request.urlopen(f"{_MIRROR}/dists/bookworm/Release", timeout=20):  # noqa: S310  a constant
             return ""
     except OSError as error:
         return f"Debian's packages cannot be reached: {error}"

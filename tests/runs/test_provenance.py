@@ -1,5 +1,6 @@
 """Records name the commit and the kind of machine, but not the machine's name."""
 
+import os
 import platform
 import shutil
 import subprocess
@@ -37,7 +38,12 @@ def test_the_commit_of_a_checkout_is_recorded_with_a_note_of_changes(tmp_path):
     run("init", "-q")
     run("add", "-A")
     run("commit", "-qm", "all")
+    index = root / ".git" / "index"
+    written = index.stat().st_mtime_ns
+    for path in (root / "src").rglob("*.py"):
+        os.utime(path)  # git would now like to renew what its index knows of the files
     assert recorded() == run("rev-parse", "HEAD")
+    assert index.stat().st_mtime_ns == written, "the record of a run wrote into the checkout"
     (root / "src" / "timecycle" / "version.py").write_text('__version__ = "0"\n')
     assert recorded() == run("rev-parse", "HEAD") + " with changes"
 

@@ -163,7 +163,7 @@ def test_owner_on_another_machine_is_never_gone():
 @pytest.fixture
 def in_memory(tmp_path):
     """A folder in memory, where fsync costs nothing, if there is one."""
-    memory = Path("/dev/shm")
+    memory = Path("/dev/shm")  # noqa: S108  only a folder with a random name is made there
     if not os.access(memory, os.W_OK):
         yield tmp_path
         return

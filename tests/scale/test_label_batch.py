@@ -125,7 +125,7 @@ def test_the_wrapper_for_spark_maps_data_frames(four, expected):
     pandas = pytest.importorskip("pandas")
     (block,) = (block for block in BLOCKS if "mapInPandas" in block)
     names: dict[str, object] = {}
-    exec(compile(small(block), "example", "exec"), names)
+    exec(compile(small(block), "example", "exec"), names)  # noqa: S102  the example of the docs
     table = pandas.read_csv("videos.csv")
     done = pandas.concat(names["label"](iter([table[:2], table[2:]])))
     assert [word.split()[0] for word in names["SCHEMA"].split(", ")] == list(done.columns)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,9 +37,12 @@ class Answer:
 class Served:
     """A running `timecycle ui`, and requests to it as its page sends them."""
 
-    def __init__(self, *arguments: str | Path, cwd: Path) -> None:
+    def __init__(self, *arguments: str | Path, cwd: Path, stderr: Path | None = None) -> None:
         words = [sys.executable, "-m", "timecycle", "ui", *map(str, arguments), "--no-browser"]
-        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=cwd, start_new_session=True)
+        with stderr.open("wb") if stderr else nullcontext() as log:
+            self.process = subprocess.Popen(
+                words, stdout=subprocess.PIPE, stderr=log, text=True, cwd=cwd, start_new_session=True
+            )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.startswith("open http"), line
@@ -113,9 +116,9 @@ class Served:
 
 
 @contextmanager
-def served(*arguments: str | Path, cwd: Path) -> Iterator[Served]:
-    """Run a server until the block ends."""
-    server = Served(*arguments, cwd=cwd)
+def served(*arguments: str | Path, cwd: Path, stderr: Path | None = None) -> Iterator[Served]:
+    """Run a server until the block ends; `stderr` is a file for what it prints."""
+    server = Served(*arguments, cwd=cwd, stderr=stderr)
     try:
         yield server
     finally:

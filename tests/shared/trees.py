@@ -5,11 +5,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from timecycle.evaluation.protocols.davis import CLIPS
+from timecycle.evaluation.protocols.davis import CLIPS, Year
 from timecycle.synthetic import World, WorldConfig, make_world
 
 
-def davis_tree(root: Path, *, year: str = "2016", frames: int = 5, clips: int = 2, static: bool = False) -> list[World]:
+def davis_tree(
+    root: Path, *, year: Year = "2016", frames: int = 5, clips: int = 2, static: bool = False
+) -> list[World]:
     """A DAVIS validation set of which the first `clips` exist; the list names all of them."""
     names = [f"clip{number:02d}" for number in range(CLIPS[year])]
     listing = root / "ImageSets" / ("2017" if year == "2017" else "480p") / "val.txt"

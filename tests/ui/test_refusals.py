@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 import struct
 import zlib
 from pathlib import Path
@@ -262,6 +263,42 @@ def test_frames_that_do_not_exist_are_refused(one, index):
         400,
         404,
     )
+
+
+MALFORMED = {  # method, path and body
+    "no number of frames": ("GET", "/api/run?since=x", None),
+    "a number without end": ("GET", f"/api/labels/{'9' * 5000}", None),
+    "an object that is no number": ("PUT", "/api/masks/0?objects=x", png(np.ones((HEIGHT, WIDTH), np.uint8))),
+    "strokes that are no list": ("POST", "/api/assist/0", {"box": [1, 1, 9, 9], "inside": 5, "outside": []}),
+    "an infinite point": ("PUT", "/api/points/0", b'{"points": {"a": [1e999, 1, true]}}'),
+    "an infinite point in words": ("PUT", "/api/points/0", {"points": {"a": ["nan", 1, True]}}),
+    "a point beyond all numbers": ("PUT", "/api/points/0", b'{"points": {"a": [1%s, 1, true]}}' % (b"0" * 400)),
+    "half a character": ("PUT", "/api/settings/skeleton", {"value": [["\ud800", "tail"]]}),
+    "an infinite id": ("PUT", "/api/settings/objects", b'{"value": [{"id": Infinity, "name": ""}]}'),
+    "nested without end": ("PUT", "/api/settings/skeleton", b'{"value": ' + b"[" * 10**5 + b"]" * 10**5 + b"}"),
+    "no JSON": ("POST", "/api/jobs/propagate", b"{"),
+    "no object": ("POST", "/api/jobs/propagate", b"[1]"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_request_is_refused_and_nothing_is_kept(one, name):
+    method, path, body = MALFORMED[name]
+    before = one.project()
+    assert one.edit(method, path, body).status == 400
+    assert one.project() == before  # a state that cannot be sent would lock the annotations up for good
+
+
+def test_a_request_that_ends_too_early_leaves_no_traceback(folder):
+    with served(folder / "root", cwd=folder, stderr=folder / "log") as server:
+        host, _, port = server.host.rpartition(":")
+        head = f"PUT /api/points/0 HTTP/1.1\r\nhost: {server.host}\r\ncookie: {server.cookie}\r\n"
+        head += f"origin: {server.origin}\r\nx-timecycle: 1\r\nx-revision: 0\r\ncontent-length: 100\r\n\r\n"
+        assert server.ask("POST", "/api/open", {"path": "clip.mp4"}).status == 200
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(head.encode() + b'{"points":')
+        assert server.state()["project"]["frames"] == {}
+    assert "Traceback" not in (folder / "log").read_text()
 
 
 # Hostile videos

@@ -4,10 +4,12 @@ Masks are run lengths, row by row, inside of a box. Points are measured from the
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
+from xml.parsers import expat
 
 import numpy as np
 from jaxtyping import Bool
@@ -30,6 +32,7 @@ from timecycle.labels.file import note
 
 _MAX_BYTES = 1 << 30
 _REMEDY = "export the task again as `CVAT for video 1.1`"
+_XML_ERRORS = (expat.ExpatError, ValueError, LookupError)  # LookupError: an unknown encoding
 
 Shape = Mapping[str, str]  # the attributes of a shape
 
@@ -120,7 +123,7 @@ def _read_tracks(path: Path) -> tuple[ElementTree.Element | None, dict[int, _Tra
     _check_beginning(path)
     try:
         with path.open("rb") as file:
-            for _, element in ElementTree.iterparse(file, events=("end",)):
+            for _, element in ElementTree.iterparse(file, events=("end",)):  # noqa: S314  without entities
                 if element.tag == "meta":
                     meta = element
                 elif element.tag == "track":
@@ -137,23 +140,54 @@ def _read_tracks(path: Path) -> tuple[ElementTree.Element | None, dict[int, _Tra
                     element.clear()
                 elif element.tag == "image":
                     raise LabelError(f"{path} is `CVAT for images`", remedy=_REMEDY)
-    except (ElementTree.ParseError, OSError, ValueError, LookupError) as error:  # LookupError: an unknown encoding
+    except (*_XML_ERRORS, ElementTree.ParseError, OSError) as error:
         raise LabelError(f"{path} cannot be read: {str(error)[:200]}", remedy=_REMEDY) from error
     return meta, {number: track for number, track in sorted(tracks.items()) if track.shapes}, skipped
 
 
 def _check_beginning(path: Path) -> None:
-    """Refuse files with a document type, whose entities could unfold to any size, and what is not CVAT's."""
+    """Refuse files that are too large, that have a document type, and what is not CVAT's."""
     if path.stat().st_size > _MAX_BYTES:
         raise LabelError(f"{path} is larger than {_MAX_BYTES >> 30} GiB", remedy="export a part of the task")
-    if not _recognises(path):
+    try:
+        is_known = _recognises(path)
+    except _XML_ERRORS as error:
+        raise LabelError(f"{path} cannot be read: {str(error)[:200]}", remedy=_REMEDY) from error
+    if not is_known:
         raise LabelError(f"{path} is not a file of annotations of CVAT", remedy=_REMEDY)
 
 
+class _BeginningIsKnownError(Exception):
+    """Ends the parser of a file's beginning."""
+
+
 def _recognises(path: Path) -> bool:
-    with path.open("rb") as file:
-        before, found, _ = file.read(1 << 16).partition(b"<annotations")
-    return bool(found) and b"<!DOCTYPE" not in before.upper() and b"<!ENTITY" not in before.upper()
+    """Return whether a file begins with CVAT's element and without a document type.
+
+    The entities of a document type could unfold to any size. It stands before the first element, and only a parser
+    tells where that is: a comment may contain the name of the element.
+    """
+    elements: list[str] = []
+
+    def begin(name: str, _: object) -> None:
+        elements.append(name)
+        raise _BeginningIsKnownError
+
+    def refuse(*_: object) -> None:
+        raise _BeginningIsKnownError
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler, parser.StartDoctypeDeclHandler = begin, refuse
+    with path.open("rb") as file, suppress(_BeginningIsKnownError):
+        parser.Parse(file.read(1 << 16), True)
+    return elements == ["annotations"]
+
+
+def _is_cvat(path: Path) -> bool:
+    try:
+        return _recognises(path)
+    except _XML_ERRORS:
+        return False
 
 
 def _facts(path: Path, meta: ElementTree.Element | None) -> VideoFacts:
@@ -219,5 +253,5 @@ FORMAT = Format(
     loses="confidence; which frames were annotated by hand (all shapes are keyframes); the rate",
     read=read,
     write=write,
-    recognises=_recognises,
+    recognises=_is_cvat,
 )

@@ -15,6 +15,7 @@ import numpy as np
 from timecycle.errors import LabelError
 from timecycle.extras import import_extra
 from timecycle.files import atomic_write
+from timecycle.formats.hdf5_file import check_hdf5
 
 _EXTRA = "deeplabcut"
 _KEY = "df_with_missing"
@@ -30,13 +31,16 @@ def recognises(path: Path) -> bool:
     with path.open("rb") as file:
         if file.read(8) != b"\x89HDF\r\n\x1a\n":
             return False
-    with import_extra("h5py", extra=_EXTRA).File(path, "r") as file:
+    h5py = import_extra("h5py", extra=_EXTRA)
+    check_hdf5(path, remedy=_REMEDY)
+    with h5py.File(path, "r") as file:
         return any("axis0_level0" in group or "table" in group for group in _groups(file))
 
 
 def read(path: Path) -> tuple[Levels, Iterable[tuple[Sequence[str], Sequence[float]]]]:
     """Return the header rows by name, and the rows with what they are called."""
     h5py = import_extra("h5py", extra=_EXTRA)
+    check_hdf5(path, remedy=_REMEDY)
     try:
         with h5py.File(path, "r") as file:
             group = next(iter(_groups(file)), None)

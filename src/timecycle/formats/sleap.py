@@ -11,6 +11,7 @@ from timecycle.errors import LabelError
 from timecycle.extras import import_extra
 from timecycle.files import atomic_write
 from timecycle.formats.format import Format
+from timecycle.formats.hdf5_file import check_hdf5
 from timecycle.formats.json_file import default_name, masks_of, object_ids
 from timecycle.formats.skeletons import Skeletons, join_instances
 from timecycle.formats.video_labels import (
@@ -35,6 +36,7 @@ _REMEDY = "save it again with SLEAP or sleap-io"
 def read(path: Path, video: VideoFacts) -> VideoLabels:
     """Read keypoints, or masks where there are no keypoints; masks are decoded when they are asked for."""
     sleap_io = import_extra("sleap_io", extra=_EXTRA)
+    check_hdf5(path, remedy=_REMEDY)
     try:
         project = sleap_io.load_slp(str(path), open_videos=False)
         return _read(path, project)

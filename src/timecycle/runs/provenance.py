@@ -35,7 +35,10 @@ def commit() -> str:
 
 def _git(folder: Path, *arguments: str) -> str:
     try:
-        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=False)
+        # Without optional locks, `git status` only reads: otherwise it may write the index of the checkout.
+        words = ["git", "--no-optional-locks", *arguments]
+        # The user's own git, with arguments of this file only.
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603
     except OSError:  # no git on this machine
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

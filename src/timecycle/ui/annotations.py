@@ -12,6 +12,7 @@ Every edit names the revision it was made on. An edit on an older revision is re
 """
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -213,7 +214,7 @@ def checked_objects(objects: Any) -> list[dict[str, Any]]:
     """Check the list of objects; their names are checked by the labels' own rules elsewhere."""
     try:
         listed: list[dict[str, Any]] = [{"id": int(one["id"]), "name": str(one["name"]).strip()} for one in objects]
-    except (TypeError, KeyError, ValueError) as error:
+    except (TypeError, KeyError, ValueError, OverflowError) as error:
         raise LabelError("the objects cannot be read", remedy="reload the page") from error
     ids = [one["id"] for one in listed]
     if not listed or len(set(ids)) < len(ids) or not all(1 <= one <= 65535 for one in ids):
@@ -224,8 +225,11 @@ def checked_objects(objects: Any) -> list[dict[str, Any]]:
 def checked_points(points: Any) -> dict[str, list[Any]]:
     """Check the points of a frame: {name: [x, y, visible]}."""
     try:
-        return {str(name): [float(x), float(y), bool(visible)] for name, (x, y, visible) in points.items()}
-    except (TypeError, ValueError, AttributeError) as error:
+        read = {str(name): [float(x), float(y), bool(visible)] for name, (x, y, visible) in points.items()}
+        if not all(math.isfinite(value) for point in read.values() for value in point):
+            raise ValueError("a coordinate is infinite")
+        return read
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise LabelError("the points cannot be read", remedy="reload the page and place them again") from error
 
 

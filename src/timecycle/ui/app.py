@@ -9,7 +9,7 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -23,6 +23,7 @@ from timecycle.ui.server import Server
 STATIC = Path(__file__).parent / "static"
 _FOREVER = {"cache-control": "private, max-age=86400, immutable"}
 _MAX_HINTS = 200  # strokes of the assisted tool
+_MAX_DIGITS = 12  # of frames, objects and revisions
 
 
 Handler = Callable[[Server, Request], Awaitable[Response]]
@@ -47,6 +48,7 @@ def make_app(server: Server, access: Access) -> Starlette:
             TimecycleError: _on_error,
             OSError: _on_error,
             HTTPException: _on_http_error,
+            ClientDisconnect: _on_disconnect,
             Exception: _on_bug,
         },
         lifespan=server.lifespan,
@@ -65,6 +67,10 @@ async def _on_http_error(_: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     problem = error.detail if isinstance(error, HTTPException) else "unknown"
     return refusal(status, str(problem), "reload the page and try again")
+
+
+async def _on_disconnect(_: Request, __: Exception) -> Response:
+    return refusal(400, "the request ended before all of it was sent", "reload the page and try again")
 
 
 async def _on_bug(_: Request, error: Exception) -> Response:
@@ -107,7 +113,7 @@ async def _thumbnail(server: Server, request: Request) -> Response:
 
 
 async def _run(server: Server, request: Request) -> Response:
-    return JSONResponse(await server.opened().run_state(int(request.query_params.get("since", "0"))))
+    return JSONResponse(await server.opened().run_state(_number(request.query_params.get("since", "0"))))
 
 
 async def _labels(server: Server, request: Request) -> Response:
@@ -120,7 +126,7 @@ async def _mask(server: Server, request: Request) -> Response:
 
 
 async def _save_mask(server: Server, request: Request) -> Response:
-    objects = [int(one) for one in request.query_params.get("objects", "").split(",") if one]
+    objects = [_number(one) for one in request.query_params.get("objects", "").split(",") if one]
     await server.opened().save_mask(_index(request), await request.body(), objects, _revision(request))
     return _changed(server)
 
@@ -163,8 +169,9 @@ async def _replay(server: Server, request: Request, direction: str) -> Response:
 
 async def _assist(server: Server, request: Request) -> Response:
     hints = await _json(request)
-    if sum(len(hints.get(side, ())) for side in ("inside", "outside")) > _MAX_HINTS:
-        raise LabelError("there are too many strokes", remedy="begin again with a box")
+    strokes = [hints.get(side) or () for side in ("inside", "outside")]
+    if not all(isinstance(one, list | tuple) for one in strokes) or sum(map(len, strokes)) > _MAX_HINTS:
+        raise LabelError("the strokes cannot be read, or there are too many", remedy="begin again with a box")
     region, mask = await server.opened().assist(_index(request), hints)
     return Response(mask, media_type="image/png", headers={"x-region": ",".join(map(str, region))})
 
@@ -218,18 +225,18 @@ _HANDLERS: dict[tuple[str, str], Handler] = {
     ("GET", "/api/events"): _events,
     ("GET", "/api/browse"): _browse,
     ("POST", "/api/open"): _open,
-    ("GET", "/api/frames/{key}/{index:int}"): _frame,
-    ("GET", "/api/thumbnails/{key}/{index:int}"): _thumbnail,
+    ("GET", "/api/frames/{key}/{index}"): _frame,
+    ("GET", "/api/thumbnails/{key}/{index}"): _thumbnail,
     ("GET", "/api/run"): _run,
-    ("GET", "/api/labels/{index:int}"): _labels,
-    ("GET", "/api/masks/{index:int}"): _mask,
-    ("PUT", "/api/masks/{index:int}"): _save_mask,
-    ("PUT", "/api/points/{index:int}"): _save_points,
-    ("DELETE", "/api/annotations/{index:int}"): _remove_annotation,
+    ("GET", "/api/labels/{index}"): _labels,
+    ("GET", "/api/masks/{index}"): _mask,
+    ("PUT", "/api/masks/{index}"): _save_mask,
+    ("PUT", "/api/points/{index}"): _save_points,
+    ("DELETE", "/api/annotations/{index}"): _remove_annotation,
     ("PUT", "/api/settings/{key}"): _save_setting,
     ("POST", "/api/undo"): _undo,
     ("POST", "/api/redo"): _redo,
-    ("POST", "/api/assist/{index:int}"): _assist,
+    ("POST", "/api/assist/{index}"): _assist,
     ("POST", "/api/jobs/pause"): _pause,
     ("POST", "/api/jobs/cancel"): _cancel,
     ("POST", "/api/jobs/{verb}"): _start_job,
@@ -253,19 +260,27 @@ def _root(server: Server) -> Path:
 
 
 def _index(request: Request) -> int:
-    return int(request.path_params["index"])
+    return _number(request.path_params["index"])
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or len(text) > _MAX_DIGITS:
+        raise LabelError(f"{text[:40]!r} is not a number of the page", remedy="reload the page")
+    return int(text)
 
 
 def _revision(request: Request) -> int:
     sent = request.headers.get("x-revision", "")
-    if not sent.isdecimal() or len(sent) > 12:
+    if not sent:
         raise LabelError("the edit does not say what it changes", remedy="reload the page")
-    return int(sent)
+    return _number(sent)
 
 
 async def _json(request: Request) -> dict[str, Any]:
     try:
         content = json.loads(await request.body() or b"{}")
+        # What could not be sent back must not be kept: infinite numbers, halves of characters, endless nesting.
+        json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
         raise LabelError("the request is not JSON", remedy="reload the page") from error
     if not isinstance(content, dict):

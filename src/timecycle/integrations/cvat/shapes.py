@@ -26,6 +26,9 @@ _MIN_PART = 0.1  # parts of a box's object, as a share of the largest: smaller o
 
 def begin(kind: str, points: Numbers, image: Image) -> tuple[Labels, ToShape]:
     """Return the annotation that a shape is, and the function that makes shapes of its type from labels."""
+    count = 4 if kind == "rectangle" else len(points)
+    if len(points) != count or (kind != "mask" and count % 2) or not count or not np.isfinite(points).all():
+        raise LabelError(f"the {kind} has no valid coordinates", remedy="draw it again")
     return SHAPES[kind](points, image)
 
 
@@ -34,7 +37,7 @@ def _mask(points: Numbers, image: Image) -> tuple[Labels, ToShape]:
     height, width, _ = image.shape
     try:
         region = masks.decode_mask(points, image_width=width, image_height=height)
-    except ValueError as error:
+    except (ValueError, IndexError, OverflowError) as error:
         raise LabelError(f"the mask is damaged: {error}", remedy="draw it again") from error
 
     def to_shape(labels: Labels) -> list[float] | None:
