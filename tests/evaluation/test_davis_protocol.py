@@ -213,6 +213,17 @@ def test_the_error_of_misplaced_masks_names_their_folder_not_root(root, tmp_path
         find_davis(root, names=["clip00"]).score(tmp_path)
 
 
+def test_files_that_a_killed_evaluation_left_are_removed(root, tmp_path):
+    benchmark = find_davis(root, names=["clip00"])
+    left = tmp_path / ".report.json.0123456789abcdef.part"
+    left.write_text("{")
+    evaluate(benchmark, Identity(), CONFIG, tmp_path)
+    assert not left.exists()
+    left.write_text("{")
+    evaluate_masks(benchmark, root / "Annotations" / "480p", tmp_path, overwrite=True)
+    assert not left.exists()
+
+
 def test_a_folder_with_another_evaluation_is_refused(root, tmp_path):
     benchmark = find_davis(root, names=["clip00"])
     evaluate(benchmark, Identity(), CONFIG, tmp_path)

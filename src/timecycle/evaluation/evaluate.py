@@ -17,7 +17,7 @@ from timecycle.errors import OutputError
 from timecycle.evaluation.benchmark import Benchmark, Clip, OnFrame, Progress, checksum, describe
 from timecycle.evaluation.methods.method import Method
 from timecycle.evaluation.reporting.report import REPORT, Report, make_report, write_report
-from timecycle.files import lock, make_folder, sync_folder, write_text
+from timecycle.files import clear_unfinished, lock, make_folder, sync_folder, write_text
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.runs.provenance import commit, machine
 from timecycle.version import __version__
@@ -38,6 +38,7 @@ def evaluate(
     show = progress or (lambda title: lambda done, total: None)
     make_folder(folder)
     with lock(folder):  # until the report is written, so that no other process changes predictions being scored
+        clear_unfinished(folder)
         record = predict(benchmark, method, config, folder, overwrite=overwrite, progress=show("predicting"))
         check(folder, record)
         report = make_report(record, benchmark.score(folder / FOLDER, progress=show("scoring")))
@@ -57,6 +58,7 @@ def evaluate_masks(
     show = progress or (lambda title: lambda done, total: None)
     make_folder(folder)
     with lock(folder):
+        clear_unfinished(folder)
         if not overwrite and ((folder / REPORT).exists() or (folder / f"{FOLDER}.json").exists()):
             raise OutputError(
                 f"{folder} holds another evaluation", remedy="choose another folder with -o, or pass --overwrite"
