@@ -92,7 +92,9 @@ def place(tmp_path_factory) -> Path:
 
 def environment(place: Path) -> dict[str, str]:
     paths = [HERE / "watched", Path(__import__("timecycle").__file__).parents[1]]
-    return os.environ | {
+    # torch's compiler writes the folder of its cache into the environment of a process that has imported it.
+    inherited = {name: value for name, value in os.environ.items() if name != "TORCHINDUCTOR_CACHE_DIR"}
+    return inherited | {
         "HOME": str(place / "home"),
         "TMPDIR": str(place / "tmp"),
         "XDG_CACHE_HOME": str(place / "cache"),

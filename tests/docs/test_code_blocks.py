@@ -23,7 +23,7 @@ PYTHON = [block for block in BLOCKS if block.language == "python"]
 SHELL = [block for block in BLOCKS if block.language in ("", "sh")]
 
 # Blocks that show something else than code to run have a language: ```text, ```json and so on.
-SHOWN_ONLY = {"text", "json", "diff"}
+SHOWN_ONLY = {"text", "json", "diff", "bibtex"}
 
 # Python blocks that are not run here, by page and first line.
 NOT_RUN = {
@@ -42,6 +42,7 @@ RUN_ELSEWHERE = {"docs/python.md": "tests/test_python_face.py"}  # in order, wit
 # Programs of others, which are not called here.
 OTHERS = {
     "cvat-cli": "talks to a server; tests/integrations/test_cvat_function.py has a small one",
+    ".ci/newest": "installs the newest versions of all packages",
     "docker": "tests/deploy/test_dockerfile.py runs the steps of the Dockerfile",
     "export": "sets a variable of the shell",
     "napari": "opens a window; tests/integrations runs the plugin in napari",
