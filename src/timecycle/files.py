@@ -62,13 +62,17 @@ def sync_folder(folder: Path) -> None:
 
 
 def clear_unfinished(folder: Path, name: str | None = None) -> None:
-    """Remove the temporary files that killed processes left in a folder: all, or those of the file `name`.
+    """Remove the temporary files and folders that killed processes left in a folder: all, or those of `name`.
 
     Nobody else may be writing these files.
     """
     prefix = "." if name is None else f".{name}."
     for temporary in folder.glob(".*.part"):
-        if temporary.name.startswith(prefix):
+        if not temporary.name.startswith(prefix):
+            continue
+        if temporary.is_dir() and not temporary.is_symlink():
+            shutil.rmtree(temporary)
+        else:
             temporary.unlink(missing_ok=True)
 
 

@@ -26,11 +26,13 @@ def test_written_content_is_read_back(store, tmp_path):
     assert store.sizes() == {"a/b.bin": 3, "c.tar": 256 * 50_000}
 
 
-def test_clear_unfinished_removes_temporary_files_of_one_or_all_files(tmp_path):
+def test_clear_unfinished_removes_the_temporary_files_and_folders_of_one_or_all_files(tmp_path):
     store = FolderStore(tmp_path)
     store.write("a/b.json", b"whole")
     for name in ("a/.b.json.12ab.part", "a/.bb.json.12ab.part", ".c.tar.12ab.part"):
         (tmp_path / name).write_bytes(b"half")
+    (tmp_path / ".clip.part").mkdir()
+    (tmp_path / ".clip.part" / "00000.png").write_bytes(b"half")
     store.clear_unfinished("a/b.json")
     assert {path.name for path in (tmp_path / "a").iterdir()} == {"b.json", ".bb.json.12ab.part"}
     store.clear_unfinished()
