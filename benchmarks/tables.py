@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -264,6 +265,38 @@ def _headline(results: Results) -> str:
         )
     heads = ["encoder", "DAVIS J&F", "ours minus it", "95 % interval", "ours better on", *others]
     return _with_provenance(markdown(heads, rows, right=tuple(range(1, len(heads)))), [ours])
+
+
+def _why(results: Results) -> str:
+    """Make the README's reasons, each with a figure."""
+    ours, colour = (
+        _named(results, f"davis2016_480p_default_{name}")[0] for name in (DEFAULT_ENCODER.replace("-", "_"), "rgb")
+    )
+    auroc = _record(results, "confidence_default")["measured"]["scores"]["fused"]["auroc_j50"]
+    corrected = _record(results, "corrections")["measured"]["scores"]["JF_by_corrections"]["ours, together"]
+    short, long = (run for run in _record(results, "scale_memory")["measured"]["runs"] if run["height_px"] == 64)
+    objects = _record(results, "scale_objects")["measured"]["ratio_100_over_1"]
+    kills = [_record(results, name)["measured"] for name in ("command_kills", "kills")]
+    fuzz = _record(results, "fuzz")["measured"]
+    damage = sum(kind["crash"] + kind["hang"] for kind in fuzz["by_kind"].values())
+    reasons = {
+        "One annotated frame is enough to begin": f"""J&F {100 * ours.scores["JF"]:.1f} on DAVIS-2016 val from the first
+            mask alone, learned without a single label; colour alone has {100 * colour.scores["JF"]:.1f}
+            ([results](docs/results.md)).""",
+        "It says where it is wrong": f"""of a good frame and a bad one, its confidence finds the bad one in
+            {100 * auroc:.0f} of 100 cases ([confidence](docs/confidence.md)).""",
+        "Few corrections go far": f"""one suggested frame takes J&F from {100 * corrected[0]:.1f} to
+            {100 * corrected[1]:.1f}, three to {100 * corrected[3]:.1f} ([at 240p](docs/research/corrections.md)).""",
+        "A laptop is enough": f"""a 480p frame takes {ours.seconds / ours.frames_predicted:.2f} s on one core, and 100
+            objects take {objects:.2f} times as long as one ([speed](docs/speed.md)); memory does not grow with the
+            video, {short["peak_rss_mib"]:.0f} MiB at {short["frames"]} frames and {long["peak_rss_mib"]:.0f} MiB at
+            {long["frames"]:,}.""",
+        "Nothing is lost": f"""{sum(one["kills"] for one in kills)} kills, {sum(one["differences"] for one in kills)}
+            differing files; {fuzz["inputs"]:,} damaged inputs, {damage} crashes or hangs
+            ([robustness](docs/robustness.md)).""",
+    }
+    lines = [f"- **{reason}**: {' '.join(text.split())}" for reason, text in reasons.items()]
+    return "\n".join(textwrap.fill(line, 120, subsequent_indent="  ", break_on_hyphens=False) for line in lines) + "\n"
 
 
 def _what_is_learned(results: Results) -> str:
@@ -1039,6 +1072,7 @@ def _ui_page(results: Results) -> str:
 TABLES: Mapping[str, Callable[[Results], str]] = {
     "davis2016_480p": _davis_large,
     "headline": _headline,
+    "why": _why,
     "what_is_learned": _what_is_learned,
     "steps_480p": _steps,
     "davis2016_240p": partial(_davis, size_px=240),
