@@ -43,9 +43,10 @@ _KEPT = Path(__file__).parent / "weights"  # of stages, in half precision, to tr
 _POINTS = 60  # of a curve
 _PROGRESS_SECONDS = 60
 
-Group = Literal["learned", "lever", "ablation", "stage", "free"]
+Group = Literal["learned", "lever", "ablation", "stage", "free", "free_lever"]
 
 FREE = "free"  # the clips of open_video, which anyone may use, without those of evaluations
+SYNTHETIC = "synthetic"  # these, and clips that benchmarks/synthetic_footage.py made in DIR/synthetic
 _EVALUATED = ("lightning_pose", "sleap", "imagej_wiki")
 
 
@@ -58,7 +59,7 @@ class Run:
     preset: str
     steps: int
     settings: tuple[str, ...] = ()
-    videos: str = "."  # below raw_video, or FREE
+    videos: str = "."  # below raw_video, or FREE or SYNTHETIC
     start: str | None = None  # the run whose weights it starts from
     sequences: tuple[str, ...] = EIGHT  # empty: trained, not scored
     group: Group = "learned"
@@ -112,6 +113,33 @@ _SEGMENTS = (
     "validate_every=1000",
     "frame_cache_gb=4",
 )
+_UNCOLOURED = tuple(f"views.{name}=0" for name in ("brightness", "contrast", "saturation", "hue"))
+# What each part of that recipe gives: (words, steps, settings, videos). Steps are of about equal time.
+_FREE_STEPS = 1500
+_FREE_SHORT = (*_SEGMENTS, "ema_decay=0.99", "optimizer.warmup_steps=100", "validate_every=5000")
+_FREE_LEVERS: dict[str, tuple[str, int, tuple[str, ...], str]] = {
+    "recipe": ("the recipe, on free footage", _FREE_STEPS, (), FREE),
+    "669": ("on the 669 clips of timecycle-v1", _FREE_STEPS, (), "."),
+    "synthetic": ("on free footage and as many synthetic clips", _FREE_STEPS, (), SYNTHETIC),
+    "places": (
+        "walks must end where they began, not on their segment",
+        _FREE_STEPS,
+        ("walks.segments=0", "walks.walk=1", "walks.same_frame=1"),
+        FREE,
+    ),
+    "features": ("trains the network's features, not the descriptor", _FREE_STEPS, ("trained=features",), FREE),
+    "uncoloured": ("views keep their colours", _FREE_STEPS, _UNCOLOURED, FREE),
+    "zoom": ("clips at one to two times the size", _FREE_STEPS, ("clips.zoom=1,2",), FREE),
+    "elastic": ("views are warped", _FREE_STEPS, ("views.elastic=0.1",), FREE),
+    "large": (
+        "views of 176 pixels instead of 128",
+        900,
+        ("clips.short_side_px=240", "clips.crop_px=224", "view_px=176"),
+        FREE,
+    ),
+    "three": ("three frames of a clip", 950, ("clips.frames=3",), FREE),
+    "res4": ("res4", 900, ("encoder.last=res4",), FREE),
+}
 _LEVERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
     "walks": {
         "preset": ("as in the preset", ()),
@@ -210,6 +238,17 @@ def _runs() -> Iterator[Run]:
         sequences=(),  # stages are compared by benchmarks/transfer.py, DAVIS is for the last
         group="free",
     )
+    for name, (words, steps, settings, videos) in _FREE_LEVERS.items():
+        yield Run(
+            name=f"short_{name}",
+            description=words,
+            preset="bundled",
+            steps=steps,
+            settings=(*_FREE_SHORT, *settings),
+            videos=videos,
+            sequences=(),
+            group="free_lever",
+        )
     for objective, levers in _LEVERS.items():
         for name, (words, settings) in levers.items():
             yield Run(
@@ -255,7 +294,7 @@ def train_run(run: Run, data: Path, work: Path) -> Path:
     begun = (folder / "train.json").exists()
     if not (folder / "weights.safetensors").exists():
         done = train(
-            free_footage(data, work) if run.videos == FREE else data / "raw_video" / run.videos,
+            footage(run.videos, data, work),
             folder,
             config,
             start=start,
@@ -301,12 +340,23 @@ def _weights_of(name: str, work: Path) -> Path:
     return here if here.exists() else _KEPT / f"{name}.safetensors"
 
 
-def free_footage(data: Path, work: Path) -> Path:
-    """Link the free clips into a folder of their own."""
-    folder = work / "free_video"
-    for clip in sorted((data / "open_video").glob("*/*.mp4")):
+def footage(videos: str, data: Path, work: Path) -> Path:
+    """Return the folder of a run's videos; those of FREE and SYNTHETIC are links."""
+    if videos not in (FREE, SYNTHETIC):
+        return data / "raw_video" / videos
+    folder = work / f"{videos}_video"
+    clips = [clip for clip in (data / "open_video").glob("*/*.mp4") if clip.parent.name not in _EVALUATED]
+    if videos == SYNTHETIC:
+        made = list((work / "synthetic").glob("*/*.mp4"))
+        if not made:
+            raise SystemExit(
+                f"error: {work / 'synthetic'} holds no clips\n"
+                f"  try: python benchmarks/synthetic_footage.py --out {work / 'synthetic'}"
+            )
+        clips += made
+    for clip in sorted(clips):
         link = folder / clip.parent.name / clip.name
-        if clip.parent.name not in _EVALUATED and not link.exists():
+        if not link.exists():
             make_folder(link.parent)
             link.symlink_to(clip.resolve())
     return folder

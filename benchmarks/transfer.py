@@ -1,6 +1,6 @@
 """Compare encoders by how well they transfer a mask from the first frame of a clip to later ones, each in one step.
 
-    python benchmarks/transfer.py VIDEOS --work DIR --encoders NAME|FILE ... [--set colour=0]
+    python benchmarks/transfer.py VIDEOS --work DIR --encoders NAME|FILE ... [--set colour=0] [--record]
 
 Propagation adds up errors, so that a clip is found or lost by chance and short training runs cannot be told apart. In
 one step nothing adds up, and few frames need to be encoded. Three sets of clips, none of which needs labels:
@@ -10,11 +10,12 @@ one step nothing adds up, and few frames need to be encoded. Three sets of clips
   clips where they return to the first.
 
 Plain inference at 240 pixels, in a window of 96. Prints the mean overlap (J) and paired differences to the first
-encoder with standard errors.
+encoder with standard errors. With --record the overlaps of every clip are written to transfer_NAME.json.
 """
 
 import argparse
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ import numpy as np
 
 from cached_encoder import CachedEncoder
 from inference import plain_at_240
+from record import write_record
 from round_trips import Region, changed_encoder, find_regions, paired
 from timecycle.config import propagate_config
 from timecycle.data.augment.articulated import ArticulatedConfig
@@ -122,6 +124,7 @@ def main() -> int:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--encoders", nargs="+", default=[DEFAULT_ENCODER])
     parser.add_argument("--set", nargs="*", default=[], help="settings of the descriptor, such as colour=0")
+    parser.add_argument("--record", action="store_true", help="write transfer_NAME.json of each encoder")
     chosen = parser.parse_args()
     clips = {
         "rigid": list(composite_clips(chosen.videos, chosen.work / "rigid", CompositesConfig())),
@@ -135,8 +138,16 @@ def main() -> int:
     base: dict[str, dict[str, float]] = {}
     for name in chosen.encoders:
         encoder = changed_encoder(name, chosen.set if name.endswith(".safetensors") or find_bundled(name) else ())
+        began = time.monotonic()
         sets = {kind: transfer_overlaps(one, encoder) for kind, one in clips.items()}
         base = base or sets
+        if chosen.record:
+            write_record(
+                f"transfer_{Path(name).stem}",
+                settings={"encoder": Path(name).name, "weights_sha256": encoder.sha256, "changed": chosen.set},
+                measured={"overlaps": sets},
+                seconds=time.monotonic() - began,
+            )
         print(f"{name}: {_line(sets, base)}", flush=True)
     return 0
 
