@@ -44,6 +44,26 @@ def test_ablations_show_the_scores_of_the_paper_in_the_order_of_the_runs():
     assert [row[-1] for row in table[2:]] == ["41.9, 39.4", "39.5, 37.9"]
 
 
+def transferred(*overlaps):
+    clips = {f"clip{i}": overlap for i, overlap in enumerate(overlaps)}
+    return {
+        "commit": "0" * 40,
+        "machine": {"processor": "a processor", "threads": 1},
+        "measured": {"overlaps": {"rigid": clips, "real": clips}},
+    }
+
+
+def test_transferred_masks_are_compared_with_the_recipe_clip_by_clip():
+    records = {"transfer_short_res4": transferred(33.0, 45.0), "transfer_short_recipe": transferred(30.0, 40.0)}
+    table = rows(script.make_table("free_levers", script.Results([], records)))
+    assert table[0] == ["", "steps", "rigid", "real"]
+    assert table[2:] == [
+        ["the recipe, on free footage", "1,500", "35.0", "35.0"],
+        ["res4", "900", "39.0 (+4.0 ± 1.0)", "39.0 (+4.0 ± 1.0)"],
+    ]
+    assert script.make_table("free_stages", script.Results([], records)) == ""
+
+
 def test_without_runs_a_table_is_empty():
     assert script.make_table("learned_levers", script.Results([], {})) == ""
     assert script.make_table("training_step", script.Results([], {})) == ""
