@@ -12,35 +12,29 @@ import time
 from pathlib import Path
 from statistics import fmean
 
-import numpy as np
-
+from first_frames import first_frames
 from record import write_record
 from timecycle.evaluation.metrics.masks import jaccard
-from timecycle.evaluation.protocols.davis import find_davis
-from timecycle.labels import Masks
 from timecycle.labels import box as settings
 from timecycle.labels.box import object_in_box, whole_box
-from timecycle.video import open_video
 
 
 def measure(data: Path) -> dict[str, dict[str, float]]:
     """Return the overlap (J) with the true mask of each sequence, and the CPU seconds of refining."""
     scores = {}
-    for clip in find_davis(data / "davis2016", year="2016").clips:
-        folders = (data / "davis2016" / part / "480p" / clip.name for part in ("JPEGImages", "Annotations"))
-        images, annotations = (min(folder.iterdir()) for folder in folders)
-        image, ground_truth = open_video(images)[0].image, Masks.read(annotations).ids > 0
-        rows, columns = (np.flatnonzero(ground_truth.any(axis=axis)) for axis in (1, 0))
-        box = (float(columns[0]), float(rows[0]), float(columns[-1]), float(rows[-1]))
+    for frame in first_frames(data / "davis2016"):
+        image, ground_truth = frame.image, frame.ground_truth
+        left, top, right, bottom = frame.box
+        box = (float(left), float(top), float(right), float(bottom))
         began = time.process_time()
         refined = object_in_box(image, box)
         seconds = time.process_time() - began
-        scores[clip.name] = {
+        scores[frame.sequence] = {
             "unrefined": round(float(jaccard(whole_box(image.shape[0], image.shape[1], box), ground_truth)), 4),
             "refined": round(float(jaccard(refined, ground_truth)), 4),
             "cpu_seconds": round(seconds, 2),
         }
-        print(clip.name, scores[clip.name], flush=True)
+        print(frame.sequence, scores[frame.sequence], flush=True)
     return scores
 
 

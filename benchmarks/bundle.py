@@ -16,8 +16,16 @@ from pathlib import Path
 from record import RESULTS
 from timecycle.config import build
 from timecycle.files import sha256
-from timecycle.model.resnet import ResNet, ResNetConfig
-from timecycle.model.weights import Card, build_resnet, bundled_weights, load_weights, read_card, save_weights
+from timecycle.model.resnet import ResNet, ResNetConfig, random_resnet, with_batch_norm_statistics
+from timecycle.model.weights import (
+    Card,
+    build_resnet,
+    bundled_weights,
+    find_bundled,
+    load_weights,
+    read_card,
+    save_weights,
+)
 
 _FOLDER = Path(__file__).parents[1] / "src" / "timecycle" / "weights"
 _FOOTAGE = "668 raw clips: UCF-101, DAVIS-2017 train, and small sets of surveillance, robot, face and everyday video"
@@ -60,8 +68,20 @@ def main() -> int:
 def load_changed(weights: Path, changes: Sequence[str]) -> ResNet:
     """Load the encoder of a weights file with changed settings that have no parameters, such as colour=1."""
     model = load_weights(weights)
-    values = dataclasses.asdict(model.config) | dict(change.split("=", 1) for change in changes)
-    return build_resnet(weights, model.state_dict(), build(ResNetConfig, values))
+    return build_resnet(weights, model.state_dict(), _changed(model.config, changes))
+
+
+def random_changed(name: str, changes: Sequence[str]) -> ResNet:
+    """Make the random encoder that a name such as random-timecycle-v1@1 stands for, with changed settings."""
+    form, _, seed = name.removeprefix("random-").partition("@")
+    bundled = find_bundled(form)
+    config = load_weights(bundled).config if bundled else build(ResNetConfig, {"architecture": form})
+    random = random_resnet(_changed(config, changes), seed=int(seed or 0))
+    return with_batch_norm_statistics(random, seed=int(seed or 0))
+
+
+def _changed(config: ResNetConfig, changes: Sequence[str]) -> ResNetConfig:
+    return build(ResNetConfig, dataclasses.asdict(config) | dict(change.split("=", 1) for change in changes))
 
 
 def save_changed(weights: Path, changes: Sequence[str], path: Path) -> None:

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-from bundle import load_changed
+from bundle import load_changed, random_changed
 from engine import ALL, STEPS, SUBCELLS, without
 from inference import AT_240
 from record import RESULTS
@@ -34,7 +34,6 @@ from timecycle.evaluation.reporting.scores import WITHOUT_COLOUR
 from timecycle.files import write_text
 from timecycle.model.inference import Precision, ResNetEncoder
 from timecycle.model.registry import DEFAULT_ENCODER
-from timecycle.model.resnet import random_resnet, with_batch_norm_statistics
 from timecycle.model.weights import bundled_weights, find_bundled, hash_state
 from timecycle.propagation.settings import PropagateConfig
 
@@ -69,9 +68,8 @@ class Evaluation:
         bundled = find_bundled(form)
         if bundled is None:
             raise SystemExit(f"error: {form} has no colour to leave out\n  try: one of {', '.join(bundled_weights())}")
-        model = load_changed(bundled, ["colour=0"])
-        if self.encoder.startswith("random-"):
-            model = with_batch_norm_statistics(random_resnet(model.config, seed=int(seed or 0)), seed=int(seed or 0))
+        is_random, changes = self.encoder.startswith("random-"), ["colour=0"]
+        model = random_changed(self.encoder, changes) if is_random else load_changed(bundled, changes)
         name = f"{self.encoder.partition('@')[0]}{WITHOUT_COLOUR}{seed and '@'}{seed}"
         encoder = ResNetEncoder(model, name=name, sha256=hash_state(model.state_dict()), precision=self.precision)
         return NearestNeighbours(encoder)

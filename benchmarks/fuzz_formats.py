@@ -5,12 +5,9 @@ Formats whose package is not installed are left out.
 
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import distributions
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -99,12 +96,7 @@ def whole(name: str, tool: Tool, folder: Path) -> list[Path]:
     for kind in tool.kinds:
         path = folder / f"{kind}{tool.suffix}"
         labels = (_masks if kind == "masks" else _points)(_FRAMES)
-        if tool.suffix == ".h5":  # by a process that does not take tables.py of this folder for PyTables
-            write_file(labels, path.with_suffix(".csv"), name=name)
-            words = [sys.executable, "-m", "timecycle", "convert", str(path.with_suffix(".csv")), str(path)]
-            subprocess.run(words, check=True)
-        else:
-            write_file(labels, path, name=name)
+        write_file(labels, path, name=name)
         files.append(path)
     return files
 
@@ -170,12 +162,6 @@ def read_meta(masks: Path) -> None:
     expect(all(isinstance(name, str) for name in read_names([masks]).values()), "a name is no text")
 
 
-def _is_installed(package: str) -> bool:
-    if package == "tables":  # which is also a module of this folder
-        return any(True for _ in distributions(name=package))
-    return find_spec(package) is not None
-
-
 KINDS = {
     **{
         name: Kind(
@@ -185,7 +171,7 @@ KINDS = {
             patience_seconds=tool.patience_seconds,
         )
         for name, tool in TOOLS.items()
-        if all(_is_installed(package) for package in tool.packages)
+        if all(find_spec(package) is not None for package in tool.packages)
     },
     **(
         {"stacks": Kind(prepare=whole_stacks, make=partial(change_one, TOOLS["tiff"]), read=read_stack)}

@@ -18,7 +18,7 @@ from statistics import fmean
 import cv2
 import numpy as np
 
-from bundle import load_changed
+from bundle import load_changed, random_changed
 from cached_encoder import CachedEncoder
 from inference import plain_at_240
 from timecycle.data.corpus.index import find_videos
@@ -99,10 +99,16 @@ def return_overlaps(regions: Sequence[Region], encoder: Encoder, *, frames: int)
 
 
 def changed_encoder(name: str, changes: Sequence[str]) -> Encoder:
-    """Load an encoder, with changed settings of its descriptor."""
+    """Load an encoder, with changed settings of its descriptor; says so where an encoder has no such settings."""
     if not changes:
         return load_encoder(name)
-    model = load_changed(find_bundled(name) or Path(name), changes)
+    if name.startswith("random-"):
+        model = random_changed(name, changes)
+    elif name.endswith(".safetensors") or find_bundled(name):
+        model = load_changed(find_bundled(name) or Path(name), changes)
+    else:
+        print(f"note: {name} has no descriptor settings; it is measured without {' '.join(changes)}", file=sys.stderr)
+        return load_encoder(name)
     return ResNetEncoder(model, name=f"{name} {' '.join(changes)}", sha256=hash_state(model.state_dict()))
 
 
@@ -123,7 +129,7 @@ def main() -> int:
     regions = list(find_regions(chosen.videos, frames=chosen.frames, most=chosen.clips))
     base: dict[str, float] = {}
     for name in chosen.encoders:
-        encoder = changed_encoder(name, chosen.set if name.endswith(".safetensors") or find_bundled(name) else ())
+        encoder = changed_encoder(name, chosen.set)
         overlaps = return_overlaps(regions, encoder, frames=chosen.frames)
         base = base or overlaps
         difference, error = paired(overlaps, base)

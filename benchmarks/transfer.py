@@ -35,7 +35,6 @@ from timecycle.evaluation.protocols.composites import find_composites, make_comp
 from timecycle.labels import Masks
 from timecycle.model.encoder import Encoder
 from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
-from timecycle.model.weights import find_bundled
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.video import propagate
 from timecycle.video import Video, VideoSlice, open_video
@@ -137,8 +136,7 @@ def main() -> int:
     }
     base: dict[str, dict[str, float]] = {}
     for name in chosen.encoders:
-        encoder = changed_encoder(name, chosen.set if name.endswith(".safetensors") or find_bundled(name) else ())
-        began = time.monotonic()
+        encoder, began = changed_encoder(name, chosen.set), time.monotonic()
         sets = {kind: transfer_overlaps(one, encoder) for kind, one in clips.items()}
         base = base or sets
         if chosen.record:

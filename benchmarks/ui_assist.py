@@ -20,13 +20,11 @@ from typing import Any
 import cv2
 import numpy as np
 
+from first_frames import first_frames
 from record import write_record
 from timecycle.evaluation.metrics.masks import jaccard
-from timecycle.evaluation.protocols.davis import find_davis
-from timecycle.labels import Masks
 from timecycle.ui import assist
 from timecycle.ui.assist import Hints, Mask, Stroke, segment, segment_at_once
-from timecycle.video import open_video
 
 STROKES = 3
 Segment = Callable[[np.ndarray, Hints, tuple[int, int]], Mask]
@@ -73,14 +71,10 @@ def _largest(region: Mask) -> Mask:
 def measure(root: Path, how: Segment = segment) -> dict[str, dict[str, float]]:
     """Return the overlap (J) with the true mask after the box and after each stroke, and the seconds of an answer."""
     scores = {}
-    for clip in find_davis(root, year="2016").clips:
-        folders = (root / part / "480p" / clip.name for part in ("JPEGImages", "Annotations"))
-        images, annotations = (min(folder.iterdir()) for folder in folders)
-        image, ground_truth = open_video(images)[0].image, Masks.read(annotations).ids > 0
-        if not ground_truth.any():  # the object of a composite may come later
-            continue
-        rows, columns = (np.flatnonzero(ground_truth.any(axis=axis)) for axis in (1, 0))
-        box = (int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1)
+    for frame in first_frames(root):
+        image, ground_truth = frame.image, frame.ground_truth
+        left, top, right, bottom = frame.box
+        box = (left, top, right + 1, bottom + 1)
         whole = np.zeros_like(ground_truth)
         whole[box[1] : box[3], box[0] : box[2]] = True
         row = {"box": round(float(jaccard(whole, ground_truth)), 4)}
@@ -90,8 +84,8 @@ def measure(root: Path, how: Segment = segment) -> dict[str, dict[str, float]]:
             times.append(seconds)
             row[f"strokes_{strokes}"] = round(float(jaccard(mask, ground_truth)), 4)
             hints = corrected(hints, mask, ground_truth)
-        scores[clip.name] = {**row, "seconds": round(median(times), 3), "longest_seconds": round(max(times), 3)}
-        print(clip.name, scores[clip.name], flush=True)
+        scores[frame.sequence] = {**row, "seconds": round(median(times), 3), "longest_seconds": round(max(times), 3)}
+        print(frame.sequence, scores[frame.sequence], flush=True)
     return scores
 
 

@@ -4,13 +4,15 @@ A docstring explains parameters in lines that begin with their names (`fps: the 
 list. The comment beside a field is the docstring of that field.
 """
 
-import io
 import re
-import tokenize
+import runpy
+from pathlib import Path
 from typing import Any
 
 import griffe
 
+# The folder of this file is not on the path of the program that reads it.
+_field_comment = runpy.run_path(str(Path(__file__).with_name("field_comments.py")))["field_comment"]
 _NAMES = re.compile(r"(\w+(?:, \w+)*): (?=\S)")
 
 
@@ -27,7 +29,7 @@ class Docstrings(griffe.Extension):
             attr.docstring is None
             and attr.parent is not None
             and attr.parent.is_class
-            and (text := comment(attr.source))
+            and (text := _field_comment(attr.source))
         ):
             attr.docstring = griffe.Docstring(text, parent=attr, lineno=attr.lineno, endlineno=attr.endlineno)
 
@@ -45,9 +47,3 @@ def list_parameters(docstring: str, parameters: set[str]) -> str:
 
 def _item(names: re.Match[str]) -> str:
     return "- " + ", ".join(f"`{name}`" for name in names.group(1).split(", ")) + ": "
-
-
-def comment(source: str) -> str:
-    """Return the comment of a field, or an empty text."""
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    return next((one.string.removeprefix("#").strip() for one in tokens if one.type == tokenize.COMMENT), "")

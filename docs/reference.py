@@ -7,11 +7,10 @@ beside it in the source) and its value in every preset.
 import ast
 import dataclasses
 import inspect
-import io
 import os
+import runpy
 import sys
 import textwrap
-import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from timecycle.cli.presets import _summary
 from timecycle.config import preset_names
 
 DOCS = Path(__file__).resolve().parent
+field_comment = runpy.run_path(str(DOCS / "field_comments.py"))["field_comment"]
 NOTE = "<!-- written by docs/reference.py -->"
 
 
@@ -121,17 +121,18 @@ def fields(config: type, above: str = "") -> Iterator[tuple[str, Any, str]]:
 
 
 def field_comments(config: type) -> dict[str, str]:
-    """Return the comment beside each field of a dataclass, or above it."""
+    """Return the comment at the end of each field of a dataclass."""
     source = textwrap.dedent(inspect.getsource(config))
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    comments = {one.start[0]: one.string.removeprefix("#").strip() for one in tokens if one.type == tokenize.COMMENT}
-    definition = ast.parse(source).body[0]
-    assigned = [one for one in definition.body if isinstance(one, ast.AnnAssign)]
-    missing = [ast.unparse(one.target) for one in assigned if one.end_lineno not in comments]
+    lines = source.splitlines()
     nested = {one.name for one in dataclasses.fields(config) if dataclasses.is_dataclass(one.default_factory)}
-    if missing := [name for name in missing if name not in nested]:
+    comments = {
+        ast.unparse(one.target): field_comment("\n".join(lines[one.lineno - 1 : one.end_lineno]))
+        for one in ast.parse(source).body[0].body
+        if isinstance(one, ast.AnnAssign)
+    }
+    if missing := [name for name, text in comments.items() if not text and name not in nested]:
         sys.exit(f"{config.__module__}.{config.__name__}: write a comment beside {', '.join(missing)}")
-    return {ast.unparse(one.target): comments.get(one.end_lineno, "") for one in assigned}
+    return comments
 
 
 def presets_list(command: str) -> str:

@@ -2,13 +2,8 @@
 
 import importlib
 import re
-import socket
 from pathlib import Path
 
-import pytest
-
-from made_videos import make_manifest
-from timecycle.cli import main
 from timecycle.store import _SCHEMES
 
 ROOT = Path(__file__).parents[1]
@@ -41,29 +36,12 @@ def test_the_method_page_names_functions_that_exist():
         assert all(hasattr(module, name) for name in functions), row
 
 
-def test_the_privacy_page_is_complete():
+def test_the_privacy_page_names_every_object_store_and_cache():
     page = (DOCS / "privacy.md").read_text()
-    variables = set(re.findall(r"\bTIMECYCLE_[A-Z]+\b", SOURCES))
-    read = set(re.findall(r"os\.environ(?:\.get\(|\[)\"(\w+)\"", SOURCES))
-    assert all(f"`{name}`" in page for name in variables | read)
     assert all(f"`{scheme}://`" in page for scheme in _SCHEMES)
     kinds = re.findall(r"user_cache\(\"(\w+)\"", SOURCES)
     assert len(kinds) >= 3
     assert all(f"~/.cache/timecycle/{kind}" in page for kind in kinds)
-
-
-def test_propagation_opens_no_connection(tmp_path, monkeypatch):
-    make_manifest(tmp_path, 1, frames=3)
-
-    def refuse(*_):
-        pytest.fail("a connection was opened")
-
-    for name in ("connect", "connect_ex", "bind", "sendto"):
-        monkeypatch.setattr(socket.socket, name, refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    video, mask = str(tmp_path / "v0.mp4"), str(tmp_path / "m0.png")
-    assert main(["propagate", video, mask, "--preset", "fast", "-o", str(tmp_path / "out")]) == 0
-    assert main(["check", str(tmp_path / "out")]) == 0
 
 
 def test_the_gallery_is_small():

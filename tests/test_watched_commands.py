@@ -131,7 +131,7 @@ def test_commands_open_no_socket_and_write_only_to_their_output_and_caches(place
     words = [sys.executable, "-c", RUN, json.dumps(commands())]
     done = subprocess.run(words, cwd=place, env=environment(place), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    # matplotlib keeps a list of the fonts for all programs; docs/command_line.md names every cache.
+    # matplotlib keeps a list of the fonts for all programs; docs/privacy.md names every cache.
     caches = (place / "cache/timecycle", place / "cache/matplotlib", place / "config/matplotlib")
     allowed = (place / "out", place / "tmp", *caches, Path(os.devnull))
     command, started, strays = "", set(), []

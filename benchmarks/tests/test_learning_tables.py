@@ -2,7 +2,7 @@
 
 import pytest
 
-import tables as script
+import result_tables as script
 from figures import draw_learning_curves
 from learn import RUNS, curve
 from reports import davis_report

@@ -1,4 +1,4 @@
-"""Tables of reports (benchmarks/score_tables.py), and their generated blocks in the docs (benchmarks/tables.py)."""
+"""Tables of reports (score_tables.py), and the generated blocks of the docs (result_tables.py)."""
 
 import dataclasses
 import json
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-import tables as script
+import result_tables as script
 from published import published_rows
 from reports import davis_report
 from score_tables import davis_table, inference_name, provenance, published_table
@@ -157,7 +157,7 @@ def test_published_errors_are_lowest_first_and_mixed_protocols_are_refused():
         published_table([*published_rows("jhmdb"), *published_rows("vip")])
 
 
-# benchmarks/tables.py
+# benchmarks/result_tables.py
 
 
 def twenty(encoder, shift=0.0, **config):
@@ -305,7 +305,7 @@ def test_the_share_of_counted_joints_is_shown_and_other_benchmarks_are_refused(t
 
 def test_check_exits_with_1_for_stale_blocks_and_2_for_errors(tree, monkeypatch, capsys):
     monkeypatch.setattr(script, "ROOT", tree)
-    monkeypatch.setattr("sys.argv", ["tables.py", "--check"])
+    monkeypatch.setattr("sys.argv", ["result_tables.py", "--check"])
     assert script.main() == 1
     assert "stale: README.md: davis2016_480p" in capsys.readouterr().out
     (tree / "README.md").write_text(page("other"))
@@ -318,5 +318,5 @@ def test_check_exits_with_1_for_stale_blocks_and_2_for_errors(tree, monkeypatch,
 
 
 def test_tables_and_plots_of_this_repository_are_up_to_date():
-    """After a change of benchmarks/results run `python benchmarks/tables.py`."""
+    """After a change of benchmarks/results run `python benchmarks/result_tables.py`."""
     assert script.find_stale(ROOT) == []

@@ -1,4 +1,4 @@
-"""Generate the tables of README.md and docs/ from the result files: python benchmarks/tables.py [--check]
+"""Generate the tables of README.md and docs/ from the result files: python benchmarks/result_tables.py [--check]
 
 A table stands between `<!-- generated: NAME -->` and `<!-- end generated -->`; NAME is a key of TABLES below. The plots
 of docs/images are generated too. With --check nothing is written: stale blocks and plots are listed, and the exit code
@@ -113,7 +113,7 @@ def main() -> int:
     for part in find_empty(ROOT):
         print(f"empty, without results: {part}")
     if check and stale:
-        print("  try: python benchmarks/tables.py")
+        print("  try: python benchmarks/result_tables.py")
     return 1 if check and stale else 0
 
 
