@@ -293,7 +293,7 @@ def _shifts(track: _Track, limits: AuditConfig) -> list[Finding]:
         return []
     count = f"{abs(by)} frame{'s' if abs(by) > 1 else ''}"
     file = track.numbers[track.frames[0]]
-    message = f"the labels are {count} {'before_annotation' if by > 0 else 'late'}: file {file} shows frame {file + by}"
+    message = f"the labels are {count} {'early' if by > 0 else 'late'}: file {file} shows frame {file + by}"
     return [Finding("shift", track.frames[0], track.frames[-1], "", round(float(strength), 2), message)]
 
 
