@@ -24,11 +24,11 @@ from timecycle.matching.forward_backward import forward_backward
 from timecycle.matching.neighbours import Packing, packed_like
 from timecycle.matching.window import Window
 from timecycle.model.encoder import Encoder, FeatureMap
+from timecycle.progress import OnProgress
 from timecycle.propagation.frame_encoder import FrameEncoder
 from timecycle.propagation.prefetch import encoding_workers, prefetch_features
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.video import fit_labels, space_of
-from timecycle.runs.run import Progress
 from timecycle.video import Video
 
 FindingKind = Literal["shift", "swap", "jump", "dropped", "frozen", "drift"]
@@ -97,7 +97,7 @@ def audit(
     encoder: Encoder,
     config: PropagateConfig,
     limits: AuditConfig | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Audit:
     """Follow the labels through the video and find identity swaps, jumps, dropped objects, frozen labels, drift and
     shifted tracks."""
@@ -191,7 +191,7 @@ def _follow(
     encoder: Encoder,
     config: PropagateConfig,
     limits: AuditConfig,
-    progress: Progress | None,
+    progress: OnProgress | None,
 ) -> _Track:
     space = space_of(labels)
     frame_encoder = FrameEncoder(encoder, config)
