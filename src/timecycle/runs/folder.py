@@ -246,11 +246,6 @@ class OutputFolder:
             (self.path / name).unlink(missing_ok=True)
 
 
-def frame_number(path: Path) -> int:
-    """Return the number of the frame that a label or confidence file belongs to."""
-    return int(path.stem)
-
-
 def _special_files(path: Path) -> Iterator[Path]:
     """Find what is neither a file nor a folder, at a path and below it."""
     if path.is_symlink() or (path.exists() and not path.is_file() and not path.is_dir()):
