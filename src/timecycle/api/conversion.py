@@ -15,7 +15,7 @@ from timecycle.inputs import VideoLike, opened
 from timecycle.labels import Labels
 from timecycle.progress import Bar, ProgressLike, bars_for
 from timecycle.runs.exporting import labels_of_run
-from timecycle.runs.folder import RECORD, OutputFolder
+from timecycle.runs.folder import OutputFolder, is_run
 from timecycle.runs.opened import Run
 
 
@@ -83,7 +83,7 @@ def convert(
     source, target = source.folder if isinstance(source, Run) else Path(source), Path(target)
     with ExitStack() as stack:
         facts = None if video is None else facts_of(stack.enter_context(opened(video)))
-        if facts is None and target.suffix.lower() in matte.FORMAT.suffixes and (source / RECORD).is_file():
+        if facts is None and target.suffix.lower() in matte.FORMAT.suffixes and is_run(source):
             facts = facts_of(stack.enter_context(OutputFolder(source).open_video()))  # a matte shows the video
         labels, read_as = _read(source, facts, source_format)
         chosen = format_for(target, labels.kind.kind) if target_format is None else find_format(target_format)
@@ -97,7 +97,7 @@ def convert(
 
 
 def _read(source: Path, facts: VideoFacts | None, name: str | None) -> tuple[VideoLabels, str]:
-    if name is None and (source / RECORD).is_file():
+    if name is None and is_run(source):
         folder = OutputFolder(source)
         folder.refuse_links()
         labels = labels_of_run(folder)
