@@ -108,13 +108,13 @@ def _read(source: Path, facts: VideoFacts | None, name: str | None) -> tuple[Vid
 
 def _counted(labels: VideoLabels, bar: Bar) -> VideoLabels:
     """Return labels that report how many frames have been read of them."""
-    places = {index: place for place, index in enumerate(labels.labels, 1)}
+    counts = {index: count for count, index in enumerate(labels.labels, 1)}
 
     def read(index: int) -> Labels:
-        bar(places[index], len(places))
+        bar(counts[index], len(counts))
         return labels.labels[index]
 
-    return replace(labels, labels=LazyLabels(list(places), read))
+    return replace(labels, labels=LazyLabels(list(counts), read))
 
 
 def _check_target(source: Path, target: Path, *, overwrite: bool) -> None:
@@ -122,9 +122,9 @@ def _check_target(source: Path, target: Path, *, overwrite: bool) -> None:
     if target.exists() and target.resolve() == source.resolve():
         raise OutputError(f"{target} is the file to convert itself", remedy="give another name for the result")
     if source.is_dir() and target.resolve().is_relative_to(source.resolve()):
-        raise OutputError(f"{target} lies in the folder to convert", remedy="give a place outside of it")
+        raise OutputError(f"{target} lies in the folder to convert", remedy="give a path outside of it")
     if target.exists() and source.resolve().is_relative_to(target.resolve()):
-        raise OutputError(f"{source} lies in {target}, which would be replaced", remedy="give another place")
+        raise OutputError(f"{source} lies in {target}, which would be replaced", remedy="give another path")
     used = any(target.iterdir()) if target.is_dir() else target.exists()
     if used and not overwrite:
         raise OutputError(f"{target} already exists", remedy="choose another name, or pass --overwrite")
