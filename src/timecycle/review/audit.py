@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor
 
-from timecycle.confidence.signals import CYCLE_TOLERANCE_CELLS
+from timecycle.confidence.signals import CYCLE_TOLERANCE_CELLS, Covered
 from timecycle.errors import LabelError
 from timecycle.labels import Labels
 from timecycle.labels.label_map import Extent, overlap
@@ -39,7 +39,6 @@ _SHOWN = 10  # findings in a repr
 _MIN_CELLS = 4  # of an object, to measure how it moved
 _MIN_MATCHED = 0.25  # share of an object that must be matched to measure where it went
 
-Covered = Float[Tensor, "cells objects"]
 PerObject = Float64[np.ndarray, " objects"]
 _Encoded = tuple[FeatureMap, Packing]
 # How much further labels moved than the image under them, in sizes of the object, up to a position among the frames.

@@ -20,11 +20,12 @@ from jaxtyping import UInt8
 
 from timecycle.errors import LabelError, SettingsError
 from timecycle.evaluation.benchmark import Clip, OnFrame, Scores, choose_clips
-from timecycle.evaluation.methods.method import Method, RgbImage
+from timecycle.evaluation.methods.method import Method
 from timecycle.evaluation.protocols.dataset import find_folder, find_images, read_clip_names
 from timecycle.labels import Labels
 from timecycle.progress import OnProgress
 from timecycle.propagation.flow import warp
+from timecycle.propagation.frame_encoder import RgbImage
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.video import open_video
 
