@@ -96,8 +96,8 @@ class RunSpec:
         return type(next(iter(self.labels.values())))
 
     @property
-    def correctable(self) -> bool:
-        """Whether to keep the pass cache for corrections."""
+    def caches_passes(self) -> bool:
+        """Whether the run keeps a pass cache: it may, and labels of its kind can be corrected."""
         return self.keep_passes and self.kind.correctable
 
     def identity(self) -> dict[str, Any]:
@@ -309,7 +309,7 @@ def _write_frames(spec: RunSpec, folder: OutputFolder, progress: OnProgress | No
                 config=spec.config,
                 confidence=spec.confidence,
                 work=work,
-                cache=PassCache(folder.pass_cache) if spec.correctable else None,
+                cache=PassCache(folder.pass_cache) if spec.caches_passes else None,
                 on_step=on_step,
                 before_snapshot=flush,
             ),
