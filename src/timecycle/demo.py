@@ -12,6 +12,7 @@ from timecycle.errors import OutputError
 from timecycle.files import make_folder
 from timecycle.labels import Coordinates, Keypoints, Labels, Masks, striped
 from timecycle.model.encoder import Encoder
+from timecycle.runs.folder import is_run
 from timecycle.synthetic import World, WorldConfig, make_world
 from timecycle.video import Size, VideoWriter, open_video
 
@@ -30,7 +31,7 @@ class DemoResult:
 
 def run_demo(folder: Path, *, encoder: Encoder, say: Callable[[str], None]) -> DemoResult:
     """Write a clip, propagate masks, keypoints, texture and coordinates through it, and compute flow of two frames."""
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / "masks" / "run.json").is_file():
+    if folder.is_dir() and any(folder.iterdir()) and not is_run(folder / "masks"):
         raise OutputError(f"{folder} holds other things than a demo", remedy="choose a new folder with -o")
     world = make_world(_WORLD)
     clip = _write_clip(make_folder(folder) / "clip.mp4", world)

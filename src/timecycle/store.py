@@ -49,7 +49,8 @@ def open_store(location: str | Path, *, patience_seconds: float = DEFAULT_PATIEN
         )
     if not rest.strip("/"):
         raise SettingsError(f"{location} names no bucket", remedy=f"give {scheme}://BUCKET/PREFIX")
-    import_extra(_SCHEMES[scheme], extra="s3" if scheme == "s3" else scheme)
+    module = _SCHEMES[scheme]
+    import_extra(module, extra="s3" if scheme == "s3" else None, packages=() if scheme == "s3" else (module,))
     return ObjectStore(str(location).rstrip("/"), patience_seconds=patience_seconds)
 
 

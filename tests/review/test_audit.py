@@ -48,7 +48,7 @@ def test_shifted_track_is_found_with_its_shift(video, encoder, ground_truth, by)
     findings = audit(video, shifted, encoder=encoder, config=CONFIG).findings
     (shift,) = (finding for finding in findings if finding.kind == "shift")
     first = min(shifted)
-    assert f"file {first} shows frame {first + by}" in shift.message
+    assert f"{'early' if by > 0 else 'late'}: file {first} shows frame {first + by}" in shift.message
 
 
 def test_identity_swap_is_found(world, video, encoder):

@@ -15,7 +15,7 @@ from timecycle.inputs import VideoLike, opened
 from timecycle.labels import Labels
 from timecycle.progress import Bar, ProgressLike, bars_for
 from timecycle.runs.exporting import labels_of_run
-from timecycle.runs.folder import RECORD, OutputFolder
+from timecycle.runs.folder import OutputFolder, is_run
 from timecycle.runs.opened import Run
 
 
@@ -83,7 +83,7 @@ def convert(
     source, target = source.folder if isinstance(source, Run) else Path(source), Path(target)
     with ExitStack() as stack:
         facts = None if video is None else facts_of(stack.enter_context(opened(video)))
-        if facts is None and target.suffix.lower() in matte.FORMAT.suffixes and (source / RECORD).is_file():
+        if facts is None and target.suffix.lower() in matte.FORMAT.suffixes and is_run(source):
             facts = facts_of(stack.enter_context(OutputFolder(source).open_video()))  # a matte shows the video
         labels, read_as = _read(source, facts, source_format)
         chosen = format_for(target, labels.kind.kind) if target_format is None else find_format(target_format)
@@ -97,7 +97,7 @@ def convert(
 
 
 def _read(source: Path, facts: VideoFacts | None, name: str | None) -> tuple[VideoLabels, str]:
-    if name is None and (source / RECORD).is_file():
+    if name is None and is_run(source):
         folder = OutputFolder(source)
         folder.refuse_links()
         labels = labels_of_run(folder)
@@ -108,13 +108,13 @@ def _read(source: Path, facts: VideoFacts | None, name: str | None) -> tuple[Vid
 
 def _counted(labels: VideoLabels, bar: Bar) -> VideoLabels:
     """Return labels that report how many frames have been read of them."""
-    places = {index: place for place, index in enumerate(labels.labels, 1)}
+    counts = {index: count for count, index in enumerate(labels.labels, 1)}
 
     def read(index: int) -> Labels:
-        bar(places[index], len(places))
+        bar(counts[index], len(counts))
         return labels.labels[index]
 
-    return replace(labels, labels=LazyLabels(list(places), read))
+    return replace(labels, labels=LazyLabels(list(counts), read))
 
 
 def _check_target(source: Path, target: Path, *, overwrite: bool) -> None:
@@ -122,9 +122,9 @@ def _check_target(source: Path, target: Path, *, overwrite: bool) -> None:
     if target.exists() and target.resolve() == source.resolve():
         raise OutputError(f"{target} is the file to convert itself", remedy="give another name for the result")
     if source.is_dir() and target.resolve().is_relative_to(source.resolve()):
-        raise OutputError(f"{target} lies in the folder to convert", remedy="give a place outside of it")
+        raise OutputError(f"{target} lies in the folder to convert", remedy="give a path outside of it")
     if target.exists() and source.resolve().is_relative_to(target.resolve()):
-        raise OutputError(f"{source} lies in {target}, which would be replaced", remedy="give another place")
+        raise OutputError(f"{source} lies in {target}, which would be replaced", remedy="give another path")
     used = any(target.iterdir()) if target.is_dir() else target.exists()
     if used and not overwrite:
         raise OutputError(f"{target} already exists", remedy="choose another name, or pass --overwrite")

@@ -30,7 +30,7 @@ from timecycle.review.audit import Audit, AuditConfig
 from timecycle.review.check import CheckResult
 from timecycle.review.corrections import CorrectedInterval
 from timecycle.review.tune import Candidate, TunedCandidate
-from timecycle.runs.folder import RECORD
+from timecycle.runs.folder import is_run
 from timecycle.runs.opened import Run
 
 RunLike = Run | str | Path
@@ -131,8 +131,8 @@ def audit(
             if isinstance(video, Run):
                 video = video.video
             source = stack.enter_context(opened(video))
-            if isinstance(labels, Run) or _is_run(labels):
-                track = dict(_as_run(labels).labels)  # type: ignore[arg-type]  # a run or a path
+            if isinstance(labels, Run) or (isinstance(labels, str | Path) and is_run(labels)):
+                track = dict(_as_run(labels).labels)
             else:
                 track = as_labels(
                     labels,
@@ -198,12 +198,8 @@ def _as_run(run: RunLike) -> Run:
     return run if isinstance(run, Run) else Run(run)
 
 
-def _is_run(path: object) -> bool:
-    return isinstance(path, str | Path) and (Path(path) / RECORD).is_file()
-
-
 def _run_alone(video: object) -> Run:
-    if not isinstance(video, str | Path) or not _is_run(video):
+    if not isinstance(video, str | Path) or not is_run(video):
         raise LabelError("no labels were given", remedy="pass the labels too, or a finished run alone: audit(run)")
     return Run(video)
 

@@ -27,7 +27,7 @@ log = logging.getLogger("timecycle")
 
 CHUNKS = "chunks"
 _FILE = re.compile(rf"{CHUNKS}/(\d{{6,}})\.(tar|jsonl)")
-_REMEDY = "remove it and run again: its videos are then labelled again"
+REMOVE_AND_RUN = "remove it and run again: its videos are then labelled again"
 
 
 class ChunkRecord(NamedTuple):  # quicker to make than a dataclass: a run may read a million
@@ -76,16 +76,16 @@ def read_records(outputs: Outputs, name: str) -> list[ChunkRecord]:
 def parse_records(text: str, location: str) -> list[ChunkRecord]:
     """Parse the records of a chunk."""
     if text and not text.endswith("\n"):
-        raise DamagedError(f"{location} is truncated", remedy=_REMEDY)
+        raise DamagedError(f"{location} is truncated", remedy=REMOVE_AND_RUN)
     return [_record(line, f"{location} line {number}") for number, line in enumerate(text.splitlines(), start=1)]
 
 
 def _record(line: str, location: str) -> ChunkRecord:
     found = parse_object(line)
     if found is None or list(found) != list(_TYPES):
-        raise DamagedError(f"{location} is not the record of a video", remedy=_REMEDY)
+        raise DamagedError(f"{location} is not the record of a video", remedy=REMOVE_AND_RUN)
     if wrong := _wrong_field(tuple(map(type, found.values()))):
-        raise DamagedError(f"{location} has the {wrong} {found[wrong]!r}", remedy=_REMEDY)
+        raise DamagedError(f"{location} has the {wrong} {found[wrong]!r}", remedy=REMOVE_AND_RUN)
     return ChunkRecord(**found)
 
 

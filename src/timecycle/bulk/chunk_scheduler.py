@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 
 from timecycle.bulk.chunk_outputs import (
     CHUNKS,
+    REMOVE_AND_RUN,
     ChunkRecord,
     is_intact,
     list_chunks,
@@ -153,7 +154,7 @@ def _recorded(plan: Plan, index: int, outputs: Outputs) -> _Tally:
         raise DamagedError(
             f"{outputs.location}/{CHUNKS}/{chunk_name(index)}.jsonl is not of lines {span.first} to {span.last} of "
             f"{plan.manifest.name}",
-            remedy="remove it and run again: its videos are then labelled again",
+            remedy=REMOVE_AND_RUN,
         )
     return _tally(records)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from timecycle.bulk.chunk_outputs import (
+    CHUNKS,
     ChunkRecord,
     Work,
     commit_chunk,
@@ -22,6 +23,7 @@ from timecycle.bulk.outputs import Outputs
 from timecycle.bulk.worker import BulkJob, Busy, Failed, Record, Stopped, label_video, outcome_of, outdated
 from timecycle.errors import DamagedError, InUseError, OutputError, TimecycleError
 from timecycle.files import write_text
+from timecycle.runs.folder import RECORD
 
 log = logging.getLogger("timecycle")
 
@@ -88,7 +90,7 @@ def _committed(outputs: Outputs, chunk: Chunk) -> list[ChunkRecord]:
         return []
     if [record.name for record in records] != [item.name for item in chunk.items[: len(records)]]:
         raise DamagedError(
-            f"{outputs.location}/chunks/{chunk.name}.jsonl is of other videos than the manifest",
+            f"{outputs.location}/{CHUNKS}/{chunk.name}.jsonl is of other videos than the manifest",
             remedy="give the manifest that the output was begun with, or remove the file and run again",
         )
     return records
@@ -160,7 +162,7 @@ def _record(item: Item, chunk: Chunk, done: Record, digest: str) -> ChunkRecord:
 
 def remove_duration(folder: Path) -> None:
     """Remove the duration from the record of a run, so that the same video gives the same bytes."""
-    path = folder / "run.json"
+    path = folder / RECORD
     fields = json.loads(path.read_text(encoding="utf-8"))
     fields.pop("seconds", None)
     write_text(path, json.dumps(fields, indent=2) + "\n")

@@ -22,13 +22,13 @@ from timecycle.bulk.lease import LEASES, Lease, lease
 from timecycle.concurrency import read_ahead
 from timecycle.errors import InUseError, MissingError, OutputError, SettingsError, StoreError
 from timecycle.files import make_folder, sha256, sync_folder, writing
+from timecycle.runs.folder import RECORD
 from timecycle.store import Store, is_address, open_store
 
 log = logging.getLogger("timecycle")
 
 RECORDS, DEAD, SETTINGS = "records", "dead", "bulk.json"
 WORK, _REPLACED = ".work", ".replaced"
-_RUN = "run.json"
 
 Files = dict[str, tuple[int, str]]  # name to size and sha256
 
@@ -193,7 +193,7 @@ class Outputs:
 
     def _move_aside(self, target: Path, folder: Path, files: Files) -> None:
         """Move an earlier output aside; it is kept unless the new one is the same."""
-        if all(_is_same(target / name, *files[name]) for name in files if name != _RUN) and not _is_corrected(target):
+        if all(_is_same(target / name, *files[name]) for name in files if name != RECORD) and not _is_corrected(target):
             target.rename(folder.parent / "replaced")  # in the work folder, which is removed
             return
         aside = make_shared(target.parent / _REPLACED) / f"{target.name}-{secrets.token_hex(4)}"
@@ -259,7 +259,7 @@ def _is_same(path: Path, size: int, digest: str) -> bool:
 
 def _run_record(folder: Path) -> dict[str, Any]:
     try:
-        return parse_object((folder / _RUN).read_text(encoding="utf-8", errors="replace")) or {}
+        return parse_object((folder / RECORD).read_text(encoding="utf-8", errors="replace")) or {}
     except OSError:
         return {}
 

@@ -24,7 +24,7 @@ from timecycle.formats.reading import read_any
 from timecycle.formats.video_labels import facts_of
 from timecycle.propagation.video import fit_labels
 from timecycle.review.audit import audit
-from timecycle.runs.folder import OutputFolder
+from timecycle.runs.folder import OutputFolder, is_run
 from timecycle.video import open_video
 
 
@@ -88,11 +88,11 @@ class Audit(MethodOptions):
 
     def _track(self) -> "_Track":
         """What to audit: the given labels, or those that a run wrote."""
-        if len(self.labels) == 1 and _is_run(self.labels[0]):
+        if len(self.labels) == 1 and is_run(self.labels[0]):
             return _of_run(Path(self.labels[0]), video=self.video, fps=self.fps)
         if self.labels:
             return _Track(self.video, self.fps, self.labels, self.kind)
-        if not _is_run(self.video):
+        if not is_run(self.video):
             raise LabelError(
                 f"no labels were given for {self.video}",
                 remedy="write: timecycle audit VIDEO LABELS, or timecycle audit OUT for what propagate wrote to OUT",
@@ -102,16 +102,12 @@ class Audit(MethodOptions):
 
 @dataclass(frozen=True)
 class _Track:
-    """A video and its labels, as arguments of `open_video` and `read_labels`."""
+    """A video and its labels, as arguments of `open_video` and `read_any`."""
 
     video: str
     fps: float | None
     labels: Sequence[str]
     kind: str | None
-
-
-def _is_run(word: str) -> bool:
-    return (Path(word) / "run.json").is_file()
 
 
 def _of_run(folder: Path, *, video: str | None = None, fps: float | None) -> _Track:

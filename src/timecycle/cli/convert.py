@@ -8,11 +8,10 @@ from tyro.conf import Positional, arg
 
 from timecycle.api.conversion import convert
 from timecycle.cli.console import Result, say
-from timecycle.cli.options import Overwrite
+from timecycle.cli.options import WRITABLE_FORMATS, Overwrite
 from timecycle.formats.registry import FORMATS
 
 _READABLE = ", ".join(one.name for one in FORMATS.values() if one.read is not None)
-_WRITABLE = ", ".join(one.name for one in FORMATS.values() if one.write is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +34,9 @@ class Convert:
     source_format: Annotated[
         str | None, arg(name="from", metavar="NAME", help=f"format of IN, if it is not recognised: {_READABLE}")
     ] = None
-    target_format: Annotated[str | None, arg(name="to", metavar="NAME", help=f"format of OUT: {_WRITABLE}")] = None
+    target_format: Annotated[str | None, arg(name="to", metavar="NAME", help=f"format of OUT: {WRITABLE_FORMATS}")] = (
+        None
+    )
     video: Annotated[
         str | None, arg(metavar="VIDEO", help="the video of the labels, which they must fit; some formats need it")
     ] = None

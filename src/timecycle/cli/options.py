@@ -61,9 +61,9 @@ LabelFilesOption = Annotated[
     LabelFiles,
     arg(help="write label PNGs with a palette, or as grey values that are the ids (for OpenCV, imageio, scikit-image)"),
 ]
-_WRITABLE = ", ".join(one.name for one in FORMATS.values() if one.write is not None)
+WRITABLE_FORMATS = ", ".join(one.name for one in FORMATS.values() if one.write is not None)
 FormatOption = Annotated[
-    tuple[str, ...], arg(metavar="NAME ...", help=f"also write the labels to OUT/exports as {_WRITABLE}")
+    tuple[str, ...], arg(metavar="NAME ...", help=f"also write the labels to OUT/exports as {WRITABLE_FORMATS}")
 ]
 ScaleOption = Annotated[
     str | None, arg(metavar="PX[/UNIT]", help="pixels per unit of length, as 4.2px/mm, for measurements.csv")

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from timecycle.api.learning import show_steps
+from timecycle.api.learning import refuse_other_settings, show_steps
 from timecycle.cli.console import Bar, ExitCode, Result, note, progress_bars, say
 from timecycle.cli.options import Device, Out
 from timecycle.config import build, preset_names, train_config
@@ -161,24 +161,8 @@ class Train:
         recorded = build(TrainConfig, read_settings(self.out))
         if self.steps is None and not self.set:
             return recorded
-        given = self._config()
-        # Set when the run began: the steps that fit into --minutes, the precision, and the encoder of --from.
-        given = dataclasses.replace(
-            given,
-            steps=recorded.steps if self.steps is None else given.steps,
-            precision=recorded.precision if given.precision == "auto" else given.precision,
-            encoder=recorded.encoder,
-        )
-        if given != recorded:
-            changed = [
-                field.name
-                for field in dataclasses.fields(TrainConfig)
-                if getattr(given, field.name) != getattr(recorded, field.name)
-            ]
-            raise SettingsError(
-                f"the run in {self.out} was started with another setting of {', '.join(changed)}",
-                remedy="a resumed run keeps its settings: leave --preset, --set and --steps out",
-            )
+        remedy = "leave --preset, --set and --steps out"
+        refuse_other_settings(self.out, recorded, self._config(), self.steps, remedy=remedy)
         return recorded
 
     def _config_for_minutes(self, minutes: float, config: TrainConfig, callbacks: trainer.Callbacks) -> TrainConfig:

@@ -69,14 +69,14 @@ class Confidence:
     @property
     def value(self) -> float:
         """The confidence of the frame, from 0 to 1."""
-        min_confidence = least_confident(self.objects)
-        return 1.0 if min_confidence is None else self.objects[min_confidence].value
+        name = least_confident(self.objects)
+        return 1.0 if name is None else self.objects[name].value
 
     @property
     def state(self) -> State:
         """Visible, uncertain, occluded, absent or lost."""
-        min_confidence = least_confident(self.objects)
-        return "visible" if min_confidence is None else self.objects[min_confidence].state
+        name = least_confident(self.objects)
+        return "visible" if name is None else self.objects[name].state
 
     def __repr__(self) -> str:
         objects = [f"{name} {one.value:.2f} {one.state}" for name, one in self.objects.items()]

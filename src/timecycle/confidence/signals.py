@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from timecycle.confidence.history import History
+from timecycle.confidence.history import History, PerObject
 from timecycle.device import host_tensor
 from timecycle.labels.guided import explained_share
 from timecycle.labels.label_map import Extent, overlap
@@ -58,7 +58,6 @@ _EPSILON = 1e-6
 
 Covered = Float[Tensor, "cells objects"]  # an Extent, row by row
 PerCell = Float[Tensor, " cells"]
-PerObject = Float[Tensor, " objects"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,9 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 from timecycle.errors import SettingsError
 from timecycle.evaluation.methods.method import Method
 from timecycle.labels import Labels
+from timecycle.progress import OnProgress
 from timecycle.propagation.settings import PropagateConfig
 
-Progress = Callable[[int, int], None]  # done, total
 OnFrame = Callable[[], None]  # called after every frame
 
 
@@ -56,7 +56,7 @@ class Benchmark(Protocol):
         """Write the method's predictions for a clip into an empty folder."""
         ...
 
-    def score(self, predictions: Path, *, progress: Progress | None = None) -> Scores:
+    def score(self, predictions: Path, *, progress: OnProgress | None = None) -> Scores:
         """Compare `predictions/CLIP/00000...` with the ground truth."""
         ...
 

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from timecycle.errors import OutputError
-from timecycle.evaluation.benchmark import Benchmark, Clip, OnFrame, Progress, checksum, describe
+from timecycle.evaluation.benchmark import Benchmark, Clip, OnFrame, checksum, describe
 from timecycle.evaluation.methods.method import Method
 from timecycle.evaluation.reporting.report import REPORT, Report, make_report, write_report
 from timecycle.files import clear_unfinished, lock, make_folder, sync_folder, write_text
+from timecycle.progress import OnProgress
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.runs.provenance import commit, machine
 from timecycle.version import __version__
@@ -32,10 +33,10 @@ def evaluate(
     folder: Path,
     *,
     overwrite: bool = False,
-    progress: Callable[[str], Progress] | None = None,
+    progress: Callable[[str], OnProgress] | None = None,
 ) -> Report:
     """Predict the clips that are missing, score all clips, and write FOLDER/report.json."""
-    show = progress or (lambda title: lambda done, total: None)
+    show = progress or _silent
     make_folder(folder)
     with lock(folder):  # until the report is written, so that no other process changes predictions being scored
         clear_unfinished(folder)
@@ -52,10 +53,10 @@ def evaluate_masks(
     folder: Path,
     *,
     overwrite: bool = False,
-    progress: Callable[[str], Progress] | None = None,
+    progress: Callable[[str], OnProgress] | None = None,
 ) -> Report:
     """Score the masks of another program: MASKS/CLIP/00000.png, named like the benchmark's annotations."""
-    show = progress or (lambda title: lambda done, total: None)
+    show = progress or _silent
     make_folder(folder)
     with lock(folder):
         clear_unfinished(folder)
@@ -110,13 +111,13 @@ def predict(
     folder: Path,
     *,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> dict[str, Any]:
     """Predict every missing clip and return the record of the folder, which the caller has locked."""
     made_by = commit()  # at the start: the files on disk may change while the loaded code runs
     record = _open_record(folder, settings_of(benchmark, method, config), overwrite=overwrite)
     counter = _FrameCounter(
-        sum(len(clip.frames) - clip.annotated_frame for clip in benchmark.clips), progress or (lambda done, total: None)
+        sum(len(clip.frames) - clip.annotated_frame for clip in benchmark.clips), progress or _silent("")
     )
     for clip in benchmark.clips:
         done_after = counter.done + len(clip.frames) - clip.annotated_frame
@@ -159,12 +160,17 @@ def read_record(folder: Path) -> dict[str, Any]:
     return checked
 
 
+def _silent(_: str) -> OnProgress:
+    """Show no progress of a stage."""
+    return lambda done, total: None
+
+
 @dataclasses.dataclass
 class _FrameCounter:
     """Counts frames over all clips."""
 
     total: int
-    show: Progress
+    show: OnProgress
     done: int = 0
 
     def step(self) -> None:

@@ -21,6 +21,7 @@ from timecycle.formats.json_file import (
     Table,
     box_of,
     image_size,
+    is_score,
     masks_of,
     object_ids,
     object_names,
@@ -32,7 +33,7 @@ from timecycle.formats.json_file import (
     write_categories,
 )
 from timecycle.formats.skeletons import Skeletons, join_instances
-from timecycle.formats.video_labels import Known, LazyLabels, VideoFacts, VideoLabels, ids_of, points_of
+from timecycle.formats.video_labels import Known, LazyLabels, VideoFacts, VideoLabels, ids_of, points_of, size_of
 from timecycle.labels import Keypoints, Labels, Masks
 
 _TRACK_KEYS = ("track_id", "instance_id")
@@ -121,9 +122,8 @@ def _masks(
 def _known(annotation: Mapping[str, Any]) -> Known:
     score, attributes = annotation.get("score"), annotation.get("attributes")
     attributes = attributes if isinstance(attributes, dict) else {}
-    known_score = isinstance(score, int | float) and not isinstance(score, bool) and 0 <= score <= 1
     state = "occluded" if attributes.get("occluded") is True else str(attributes.get("state", ""))[:20]
-    return Known(float(score) if known_score and score is not None else None, state, attributes.get("keyframe") is True)
+    return Known(float(score) if is_score(score) else None, state, attributes.get("keyframe") is True)
 
 
 def _keypoints(
@@ -162,10 +162,7 @@ def _is_points(points: Any, count: int) -> bool:
 
 def write(labels: VideoLabels, path: Path) -> None:
     """Write frame by frame; only the ids of the objects are kept in memory."""
-    size = labels.video.size or next((one.size() for one in labels.labels.values() if one.size()), None)
-    if size is None:
-        raise LabelError("the size of the video is not known", remedy="say which video it is: --video VIDEO")
-    height, width = size
+    height, width = size_of(labels)
     video = {"id": 1, "name": labels.video.name, "height": height, "width": width, "length": labels.frames}
     video |= {"fps": labels.video.fps} if labels.video.fps else {}
     images = (

@@ -15,10 +15,9 @@ from xml.sax.saxutils import escape, quoteattr
 import numpy as np
 from jaxtyping import Bool
 
-from timecycle.errors import LabelError
 from timecycle.files import atomic_text
 from timecycle.formats.json_file import box_of, default_name
-from timecycle.formats.video_labels import Known, VideoLabels, ids_of, points_of
+from timecycle.formats.video_labels import Known, VideoLabels, ids_of, points_of, size_of
 from timecycle.labels import Keypoints
 
 CENTRE_PX = 0.5  # of a pixel, from its corner
@@ -26,9 +25,7 @@ CENTRE_PX = 0.5  # of a pixel, from its corner
 
 def write(labels: VideoLabels, path: Path) -> None:
     """Write all tracks; shapes wait in a temporary file, as tracks come one after the other and frames come first."""
-    size = labels.video.size or next((one.size() for one in labels.labels.values() if one.size()), None)
-    if size is None:
-        raise LabelError("the size of the video is not known", remedy="say which video it is: --video VIDEO")
+    size = size_of(labels)
     with _Spool.opened() as spool:
         if issubclass(labels.kind, Keypoints):
             _spool_points(labels, spool)

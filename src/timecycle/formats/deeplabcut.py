@@ -107,17 +107,16 @@ def _read_csv(path: Path) -> tuple[Columns, Iterable[Row]]:
             # Rows are called by one column or, in newer versions, by three: labeled-data, video, image.
             first = next((i for i, one in enumerate(levels["coords"]) if one in ("x", "y", "likelihood")), 1)
             columns = Columns.of({name: row[first:] for name, row in levels.items()}, path)
-            rows = [(_parts(row[:first]), [float(cell or "nan") for cell in row[first:]]) for row in reader if any(row)]
+            rows = [
+                (deeplabcut_h5.path_parts(row[:first]), [float(cell or "nan") for cell in row[first:]])
+                for row in reader
+                if any(row)
+            ]
     except (OSError, ValueError, csv.Error) as error:
         raise LabelError(f"{path} cannot be read: {str(error)[:200]}", remedy=_REMEDY) from error
     if any(len(numbers) != len(columns.points) for _, numbers in rows):
         raise LabelError(f"{path} has rows of another length than its header", remedy=_REMEDY)
     return columns, rows
-
-
-def _parts(cells: Sequence[str]) -> list[str]:
-    """Split what a row is called into folders and file."""
-    return [part for cell in cells for part in cell.replace("\\", "/").split("/") if part]
 
 
 def _of_video(rows: Iterable[Row], path: Path, video: VideoFacts) -> list[Row]:

@@ -73,7 +73,7 @@ def _read_fixed(group: Any) -> tuple[Levels, list[list[str]], np.ndarray]:
         items = _multi_index(group, block.replace("_values", "_items"))
         for column, key in enumerate(zip(*items.values(), strict=True)):
             values[:, wanted[key]] = group[block][:, column]
-    return columns, [_parts(cells) for cells in zip(*called.values(), strict=True)], values
+    return columns, [path_parts(cells) for cells in zip(*called.values(), strict=True)], values
 
 
 def _multi_index(group: Any, axis: str) -> Levels:
@@ -109,7 +109,7 @@ def _read_table(group: Any) -> tuple[Levels, list[list[str]], np.ndarray]:
     stacked = np.concatenate([rows[block].reshape(len(rows), -1) for block in blocks], axis=1)
     position = {tuple(key): i for i, key in enumerate(order)}
     values = stacked[:, [position[tuple(key)] for key in keys]]
-    return levels, [_parts([_text(one)]) for one in rows["index"].tolist()], values
+    return levels, [path_parts([_text(one)]) for one in rows["index"].tolist()], values
 
 
 class _Unpickler(pickle.Unpickler):
@@ -136,7 +136,8 @@ def _text(value: Any) -> str:
     return value.decode("utf-8") if isinstance(value, bytes) else str(value)
 
 
-def _parts(cells: Sequence[str]) -> list[str]:
+def path_parts(cells: Sequence[str]) -> list[str]:
+    """Split what a row is called into folders and file."""
     return [part for cell in cells for part in cell.replace("\\", "/").split("/") if part]
 
 

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -65,6 +65,11 @@ def whole(row: Mapping[str, Any], key: str, place: str, *, least: int = 0, most:
     if value != int(value):
         raise LabelError(f"{place} has {value} for {key}, which is not a whole number", remedy=_REMEDY)
     return int(value)
+
+
+def is_score(value: Any) -> TypeGuard[float]:
+    """Return whether a value can be a confidence: a number from 0 to 1."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
 def image_size(row: Mapping[str, Any], place: str) -> tuple[int, int]:

@@ -7,13 +7,13 @@ never written where run lengths do not fill the image.
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
 from timecycle.errors import LabelError
 from timecycle.extras import import_extra
+from timecycle.formats.polygons import Region
 from timecycle.video.frame import DEFAULT_MAX_PIXELS
 
-Region = Bool[np.ndarray, "height width"]
 _MAX_VERTICES = 1_000_000  # of the polygons of one object
 
 

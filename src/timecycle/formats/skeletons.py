@@ -45,14 +45,14 @@ class Skeletons:
         found = {}
         position = {name: i for i, name in enumerate(points.names)}
         for individual in self.individuals:
-            places = [position.get(self.name(individual, part)) for part in self.parts]
-            if all(i is None for i in places):
+            indices = [position.get(self.name(individual, part)) for part in self.parts]
+            if all(i is None for i in indices):
                 continue
-            xy = np.array([points.xy[i] if i is not None else (np.nan, np.nan) for i in places], np.float32)
-            visible = np.array([i is not None and bool(points.visible[i]) for i in places], bool)
+            xy = np.array([points.xy[i] if i is not None else (np.nan, np.nan) for i in indices], np.float32)
+            visible = np.array([i is not None and bool(points.visible[i]) for i in indices], bool)
             confidence = None
             if points.confidence is not None:
-                confidence = np.array([np.nan if i is None else points.confidence[i] for i in places], np.float32)
+                confidence = np.array([np.nan if i is None else points.confidence[i] for i in indices], np.float32)
             found[individual] = Keypoints(self.parts, xy, visible, confidence)
         return found
 

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from timecycle.errors import LabelError
 from timecycle.files import atomic_write
 from timecycle.formats.format import Format
-from timecycle.formats.video_labels import MAX_FRAMES, LazyLabels, VideoFacts, VideoLabels, points_of
+from timecycle.formats.video_labels import MAX_FRAMES, LazyLabels, VideoFacts, VideoLabels, points_of, size_of
 from timecycle.labels import Keypoints
 
 _MAX_BYTES = 1 << 30  # once it is unpacked
@@ -110,9 +110,7 @@ def _pixels(
 
 def write(labels: VideoLabels, path: Path) -> None:
     """Write all frames of the video; points that a frame lacks are occluded, without a position."""
-    if labels.video.size is None:
-        raise LabelError("the size of the video is not known", remedy="say which video it is: --video VIDEO")
-    height, width = labels.video.size
+    height, width = size_of(labels)
     names = list(dict.fromkeys(name for one in labels.labels.values() for name in points_of(one).names))
     tracks = {name: i for i, name in enumerate(names)}
     points = np.full((len(names), labels.frames, 2), np.nan)

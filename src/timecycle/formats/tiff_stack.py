@@ -10,7 +10,7 @@ from timecycle.errors import LabelError, VideoError
 from timecycle.extras import import_extra
 from timecycle.files import atomic_write
 from timecycle.formats.format import Format
-from timecycle.formats.video_labels import LazyLabels, VideoFacts, VideoLabels, ids_of, usable_names
+from timecycle.formats.video_labels import LazyLabels, VideoFacts, VideoLabels, ids_of, size_of, usable_names
 from timecycle.labels import Masks
 from timecycle.tiff_header import TIFF_SUFFIXES, is_stack
 from timecycle.video.frame import DEFAULT_MAX_PIXELS
@@ -59,12 +59,9 @@ def _names(info: str, path: Path) -> dict[str, str]:
 def write(labels: VideoLabels, path: Path) -> None:
     """Write one page per frame, empty for frames without labels; 8 bits if all ids fit."""
     tifffile = import_extra("tifffile", extra="tiff")
-    size = labels.video.size or next((one.size() for one in labels.labels.values() if one.size()), None)
-    if size is None:
-        raise LabelError("the size of the video is not known", remedy="say which video it is: --video VIDEO")
     largest = max((int(ids_of(one).max(initial=0)) for one in labels.labels.values()), default=0)
     dtype = np.dtype(np.uint8 if largest < 256 else np.uint16)
-    height, width = size
+    height, width = size_of(labels)
 
     def pages() -> Iterator[np.ndarray]:
         for index in range(labels.frames):

@@ -115,6 +115,14 @@ def facts_of(video: Video) -> VideoFacts:
     )
 
 
+def size_of(labels: VideoLabels) -> tuple[int, int]:
+    """Return the (height, width) of the video, or else of the labels; refuse labels of which neither is known."""
+    size = labels.video.size or next((one.size() for one in labels.labels.values() if one.size()), None)
+    if size is None:
+        raise LabelError("the size of the video is not known", remedy="say which video it is: --video VIDEO")
+    return size
+
+
 def ids_of(labels: Labels) -> UInt16[np.ndarray, "height width"]:
     """Return the ids of masks or parts."""
     if not isinstance(labels, IdLabels):

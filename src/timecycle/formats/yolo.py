@@ -23,7 +23,7 @@ from timecycle.formats.format import Format
 from timecycle.formats.json_file import default_name, masks_of
 from timecycle.formats.polygons import fill, outline
 from timecycle.formats.skeletons import Skeletons, join_instances
-from timecycle.formats.video_labels import LazyLabels, VideoFacts, VideoLabels, ids_of, points_of, usable_names
+from timecycle.formats.video_labels import LazyLabels, VideoFacts, VideoLabels, ids_of, points_of, size_of, usable_names
 from timecycle.labels import Keypoints, Masks
 
 _MAX_BYTES = 64 << 20  # of a text file of one frame
@@ -193,9 +193,7 @@ def _point_names(settings: Mapping[str, Any], path: Path) -> tuple[tuple[str, ..
 
 def write(labels: VideoLabels, path: Path) -> None:
     """Write one text file for every frame with labels, empty for a frame without objects."""
-    size = labels.video.size or next((one.size() for one in labels.labels.values() if one.size()), None)
-    if size is None:
-        raise LabelError("the size of the video is not known", remedy="say which video it is: --video VIDEO")
+    size = size_of(labels)
     make_folder(path / "labels")
     if issubclass(labels.kind, Keypoints):
         skeletons = Skeletons.of(labels.labels)

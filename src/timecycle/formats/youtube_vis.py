@@ -15,6 +15,7 @@ from timecycle.formats.format import Format
 from timecycle.formats.json_file import (
     box_of,
     image_size,
+    is_score,
     masks_of,
     object_ids,
     object_names,
@@ -25,7 +26,7 @@ from timecycle.formats.json_file import (
     whole,
     write_categories,
 )
-from timecycle.formats.video_labels import MAX_FRAMES, Known, LazyLabels, VideoFacts, VideoLabels, ids_of
+from timecycle.formats.video_labels import MAX_FRAMES, Known, LazyLabels, VideoFacts, VideoLabels, ids_of, size_of
 from timecycle.labels import Masks
 
 _FRAMES = "video_frames"  # our own key: the number of frames of the video
@@ -65,7 +66,7 @@ def read(path: Path, video: VideoFacts) -> VideoLabels:
         ]
         return masks_of(size, regions, f"frame {index} of {path}")
 
-    scores = {str(identity): one["score"] for identity, one in tracks.items() if _is_score(one.get("score"))}
+    scores = {str(identity): one["score"] for identity, one in tracks.items() if is_score(one.get("score"))}
     known = (
         {index: {name: Known(float(score)) for name, score in scores.items()} for index in positions} if scores else {}
     )
@@ -88,15 +89,9 @@ def _positions(path: Path, listed: Any, count: int, video: VideoFacts) -> dict[i
     return {video.index(number): i for i, number in enumerate(numbers) if number is not None}
 
 
-def _is_score(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-
-
 def write(labels: VideoLabels, path: Path) -> None:
     """Write all objects; their compressed masks are held in memory until the last frame is read."""
-    size = labels.video.size or next((one.size() for one in labels.labels.values()), None)
-    if size is None:
-        raise LabelError("the size of the video is not known", remedy="say which video it is: --video VIDEO")
+    size = size_of(labels)
     count = len(labels.labels)
     tracks: dict[int, dict[str, list[Any]]] = {}
     scores: dict[int, list[float]] = {}

@@ -34,7 +34,7 @@ class Keys:
     """A reference frame and its window."""
 
     packed: Packed
-    reach: tuple[int, ...]  # half the width of the window by distance in rows; empty: no window
+    half_widths: tuple[int, ...]  # of the window, by distance in rows; empty: no window
     first_index: int  # index of its first cell among the cells of all references
 
 
@@ -97,10 +97,10 @@ def search(functions: ctypes.CDLL, query: Packed, keys: Sequence[Keys], k: int) 
         torch.empty(queries, k, dtype=torch.int64),
         torch.empty(queries, k, dtype=torch.int32),
     )
-    reaches = [(ctypes.c_int32 * len(key.reach))(*key.reach) for key in keys]  # kept until the call returns
+    windows = [(ctypes.c_int32 * len(key.half_widths))(*key.half_widths) for key in keys]  # kept until the call returns
     references = [
-        _Reference(_map(key.packed), ctypes.cast(reach, ctypes.c_void_p), len(key.reach), key.first_index)
-        for key, reach in zip(keys, reaches, strict=True)
+        _Reference(_map(key.packed), ctypes.cast(window, ctypes.c_void_p), len(key.half_widths), key.first_index)
+        for key, window in zip(keys, windows, strict=True)
     ]
     functions.search(
         ctypes.byref(_map(query)),
@@ -126,7 +126,7 @@ def _check(query: Packed, keys: Sequence[Keys], k: int) -> None:
             raise ValueError(f"the kernel cannot match {tuple(query.cells.shape)} with {tuple(packed.cells.shape)}")
         if stages < 1 or packed.turned.shape != (rows, -(-columns // _PANEL), channels + stages, _PANEL):
             raise ValueError(f"features of {tuple(packed.cells.shape)} were packed as {tuple(packed.turned.shape)}")
-    if any(min(key.reach, default=0) < 0 for key in keys):
+    if any(min(key.half_widths, default=0) < 0 for key in keys):
         raise ValueError("a window has a negative width")
 
 

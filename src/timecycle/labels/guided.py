@@ -65,9 +65,9 @@ def fit_lines(
     parts = rows // values.shape[0]
     for channel in range(1, channels):
         present = values[..., channel] >= _SMALL_SHARE
-        for place in _places(present, parts, (rows, columns)):
-            lines[(*place, channel)][..., 3] = fine[channel][place]
-        for changing in _places(_changes(values[..., channel]), parts, (rows, columns)):
+        for rectangle in _rectangles(present, parts, (rows, columns)):
+            lines[(*rectangle, channel)][..., 3] = fine[channel][rectangle]
+        for changing in _rectangles(_changes(values[..., channel]), parts, (rows, columns)):
             inner = _grown(changing, 2 * radius, (rows, columns))
             outer = _grown(inner, 2 * radius, (rows, columns))
             fitted = _fit(fine[channel][outer], colours[:, *outer], mean[:, *outer], inverse[:, *outer], radius)
@@ -136,19 +136,19 @@ def _changes(channel: Float[Tensor, "rows columns"]) -> Bool[Tensor, "rows colum
     return changes
 
 
-def _places(cells: Bool[Tensor, "rows columns"], parts: int, size: tuple[int, int]) -> list[Rectangle]:
+def _rectangles(cells: Bool[Tensor, "rows columns"], parts: int, size: tuple[int, int]) -> list[Rectangle]:
     """Return the rectangle of parts that holds these cells, if any, and one more cell around for interpolation."""
     if not bool(cells.any()):
         return []
-    place = []
+    sides = []
     for dim in (0, 1):
-        found = cells.any(dim=1 - dim).nonzero().squeeze(1)
-        place.append(slice(int(found[0]) * parts, (int(found[-1]) + 1) * parts))
-    return [_grown((place[0], place[1]), parts, size)]
+        held = cells.any(dim=1 - dim).nonzero().squeeze(1)
+        sides.append(slice(int(held[0]) * parts, (int(held[-1]) + 1) * parts))
+    return [_grown((sides[0], sides[1]), parts, size)]
 
 
-def _grown(place: Rectangle, by: int, size: tuple[int, int]) -> Rectangle:
-    rows, columns = (slice(max(s.start - by, 0), min(s.stop + by, end)) for s, end in zip(place, size, strict=True))
+def _grown(rectangle: Rectangle, by: int, size: tuple[int, int]) -> Rectangle:
+    rows, columns = (slice(max(s.start - by, 0), min(s.stop + by, end)) for s, end in zip(rectangle, size, strict=True))
     return rows, columns
 
 

@@ -142,7 +142,7 @@ def _search(query: Features, references: Sequence[Reference], k: int, packing: P
     ]
     # The first reference is the oldest and the least similar: the others are searched first, which raises the pruning
     # threshold early. References without a window come last, for the same reason.
-    keys = sorted([*keys[1:], *keys[:1]], key=lambda key: not key.reach)
+    keys = sorted([*keys[1:], *keys[:1]], key=lambda key: not key.half_widths)
     return compiled.search(functions, packing.of(query, axes), keys, k)
 
 

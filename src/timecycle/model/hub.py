@@ -124,10 +124,10 @@ def _warn_of_retries() -> None:
 
 def read_hub_config(hub: HubName) -> dict[str, Any]:
     """Read config.json, which every encoder of the Hub has."""
-    path = hub_file(hub, "config.json")
+    path = hub_file(hub, _CONFIG)
     if path is None:
         raise WeightsError(
-            f"{hub} has no config.json, which describes its weights",
+            f"{hub} has no {_CONFIG}, which describes its weights",
             remedy="give a folder written by save_pretrained, or a .safetensors file",
         )
     config = read_json(path)

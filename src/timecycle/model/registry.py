@@ -14,7 +14,7 @@ from timecycle.device import Device, pick_device
 from timecycle.errors import SettingsError, WeightsError
 from timecycle.model.encoder import Encoder
 from timecycle.model.hub import MODEL_TYPE, HubName, build_pretrained, parse_hub_name, read_hub_config
-from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, Precision, ResNetEncoder
+from timecycle.model.inference import Precision, ResNetEncoder
 from timecycle.model.resnet import Architecture, ResNetConfig, random_resnet, with_batch_norm_statistics
 from timecycle.model.third_party.backbone import load_backbone
 from timecycle.model.third_party.hand_crafted import RgbEncoder, SiftEncoder
@@ -27,7 +27,7 @@ from timecycle.model.third_party.imagenet import (
     vgg16,
 )
 from timecycle.model.third_party.module import encoder_of_module
-from timecycle.model.third_party.network import Geometry, NetworkEncoder, Scaling
+from timecycle.model.third_party.network import IMAGENET_SCALING, Geometry, NetworkEncoder, Scaling
 from timecycle.model.weights import PICKLES, bundled_weights, find_bundled, hash_state, load_weights, verify_checksum
 from timecycle.synthetic import WorldConfig, make_world
 
@@ -38,10 +38,6 @@ _Loader = Callable[[Device, Precision], Encoder]
 
 _LARGEST_SEED = 2**64 - 1  # that torch accepts
 
-_IMAGENET = Scaling(
-    mean=(IMAGENET_MEAN[0] * 255, IMAGENET_MEAN[1] * 255, IMAGENET_MEAN[2] * 255),
-    std=(IMAGENET_STD[0] * 255, IMAGENET_STD[1] * 255, IMAGENET_STD[2] * 255),
-)
 _EFFICIENTNET = Scaling(mean=(127, 127, 127), std=(128, 128, 128))
 
 log = logging.getLogger("timecycle")
@@ -144,7 +140,7 @@ def _vgg16(device: Device, precision: Precision) -> Encoder:
         vgg16(),
         name="vgg16",
         geometry=Geometry(stride_px=VGG16_STRIDE_PX, first_px=VGG16_FIRST_PX),
-        scaling=_IMAGENET,
+        scaling=IMAGENET_SCALING,
         device=device,
         precision=precision,
     )

@@ -46,7 +46,7 @@ class MemoryFrame:
 
 @dataclass
 class Memory:
-    """The frames that vote.
+    """The reference frames that new frames are matched to.
 
     They are annotated frames (the first one, and the latest that are still needed), the last `past_frames` frames and,
     of the frames before these, one of every `older_interval`, up to `older_frames`.

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from timecycle.errors import SettingsError
 from timecycle.grid import Grid
@@ -103,7 +103,7 @@ _MAXIMUM = {
 _MIN_TEMPERATURE = 1e-6  # a cosine of 1 divided by less may overflow
 
 _CHOICES = {
-    "weighting": ("joint", "per_reference"),
-    "window_shape": ("disc", "square"),
+    "weighting": get_args(Weighting),
+    "window_shape": get_args(WindowShape),
     "direction": ("both", "forward"),
 }

@@ -93,8 +93,8 @@ def _frames(memory: Memory) -> Iterator[MemoryFrame]:
     yield from memory.anchors
     others = [frame for frame in memory if not frame.is_annotated]
     count = min(len(others), _FRAMES)
-    for place in range(count):
-        yield others[place * len(others) // count]
+    for i in range(count):
+        yield others[i * len(others) // count]
 
 
 def _shown(anchors: Sequence[MemoryFrame]) -> Bool[Tensor, " channels"]:

@@ -33,7 +33,7 @@ from timecycle.labels.fitting import absent_where_empty, fit_sizes, refuse_empty
 from timecycle.labels.label_map import LabelMap
 from timecycle.labels.space import Labels, Space, remove_objects
 from timecycle.model.encoder import Encoder, FeatureMap
-from timecycle.propagation.blend import Pass, blend
+from timecycle.propagation.blend import Pass, PerChannel, blend
 from timecycle.propagation.frame_encoder import FrameEncoder
 from timecycle.propagation.memory import memory_signals
 from timecycle.propagation.nearest import FramePerChannel, NearestAnnotated
@@ -394,7 +394,7 @@ class _Run:
         uncertain = torch.tensor([name not in confident for name in self.space.objects])
         return replace(label_map, values=remove_objects(label_map.values, self.space, uncertain))
 
-    def _blend(self, index: int, forward: LabelMap, backward: LabelMap) -> tuple[LabelMap, FramePerChannel]:
+    def _blend(self, index: int, forward: LabelMap, backward: LabelMap) -> tuple[LabelMap, PerChannel]:
         before, after = self._nearest.around(index)
         return blend(
             Pass(forward, index - before, self._absent(before, forward.grid)),

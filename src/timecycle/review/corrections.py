@@ -25,6 +25,7 @@ from timecycle.labels.space import Objects
 from timecycle.model.encoder import Encoder
 from timecycle.model.hub import offline
 from timecycle.model.registry import load_encoder
+from timecycle.progress import OnProgress
 from timecycle.propagation.pass_cache import PassCache
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.video import LabelledFrame, fit_labels, space_of
@@ -50,7 +51,7 @@ from timecycle.runs.record import (
     recorded_colours,
     recorded_objects,
 )
-from timecycle.runs.run import QUEUED_FRAMES, Progress, step_counter
+from timecycle.runs.run import QUEUED_FRAMES, step_counter
 from timecycle.runs.tables import rows_by_frame
 from timecycle.video import Video
 
@@ -73,7 +74,7 @@ def correct(
     encoder: Encoder | None = None,
     object_id: int | None = None,
     device: Device | None = None,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> list[CorrectedInterval]:
     """Annotate frames of a finished run again. Video and encoder must be those of the run.
 
@@ -136,7 +137,7 @@ class _Job:
     def current_labels(self, index: int) -> Labels:
         return self.run.read_labels(self.video.numbers[index], self.kind)
 
-    def correct(self, corrections: Mapping[int, Labels], progress: Progress | None) -> list[CorrectedInterval]:
+    def correct(self, corrections: Mapping[int, Labels], progress: OnProgress | None) -> list[CorrectedInterval]:
         numbers, annotated = self.video.numbers, recorded_objects(self.record)
         annotations = {
             index: _merged(labels, self.current_labels(index), annotated[index]) if index in annotated else labels
@@ -173,7 +174,7 @@ class _Job:
             for one in intervals
         ]
 
-    def _stage(self, intervals: Sequence[Interval], annotated: Set[int], progress: Progress | None) -> OutputFolder:
+    def _stage(self, intervals: Sequence[Interval], annotated: Set[int], progress: OnProgress | None) -> OutputFolder:
         """Propagate the intervals and write all files that change into the staging folder."""
         staged, names = OutputFolder(make_folder(self.run.staging)), self.record["names"]
         label_files: LabelFiles = self.record["outputs"]["label_files"]

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from jaxtyping import UInt8
 from PIL import Image
 
 from timecycle.labels import KINDS
+from timecycle.render import Picture
 from timecycle.review.queue import Suggestion
 from timecycle.runs.tables import RunTables
-
-Picture = UInt8[np.ndarray, "height width 3"]
 
 _WIDTH, _HEIGHT = 1000, 150  # of a curve, in SVG units
 _MAX_CURVES = 12  # one for each of the least confident objects

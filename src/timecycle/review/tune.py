@@ -6,7 +6,7 @@ pass always goes through the frames between. A candidate that matches distant fr
 otherwise return to the annotation wherever its labels had been.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -16,13 +16,12 @@ from timecycle.errors import LabelError
 from timecycle.labels import Labels
 from timecycle.labels.label_map import overlap
 from timecycle.model.encoder import Encoder
+from timecycle.progress import OnProgress
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.video import propagate, space_of
 from timecycle.video import Video, VideoSlice
 
 _CYCLES = 4  # of different lengths, as objects may be lost in between and found again at the end
-
-OnCandidate = Callable[[int, int], None]  # done, in all
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +48,7 @@ def tune(
     candidates: Sequence[Candidate],
     *,
     frames: int = 60,
-    progress: OnCandidate | None = None,
+    progress: OnProgress | None = None,
 ) -> list[TunedCandidate]:
     """Rank candidates by their cycle error over at most `frames` frames after the annotated one, the best first."""
     last = min(index + frames, len(video) - 1)

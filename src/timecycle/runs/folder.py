@@ -41,6 +41,11 @@ REVIEW_FILES = ("report.html", "review.json", "review.png")  # written by `check
 _FOLDERS = ("labels", "confidence", "exports", "history", "review", ".work", ".correction", ".passes")
 
 
+def is_run(path: str | Path) -> bool:
+    """Return whether a path is the folder of a run, finished or not."""
+    return (Path(path) / RECORD).is_file()
+
+
 class OutputFolder:
     """Paths of an output folder, and reading and writing of its record and tables.
 
@@ -244,11 +249,6 @@ class OutputFolder:
     def remove_review_files(self) -> None:
         for name in REVIEW_FILES:
             (self.path / name).unlink(missing_ok=True)
-
-
-def frame_number(path: Path) -> int:
-    """Return the number of the frame that a label or confidence file belongs to."""
-    return int(path.stem)
 
 
 def _special_files(path: Path) -> Iterator[Path]:

@@ -17,7 +17,7 @@ from timecycle.errors import OutputError, first_line
 from timecycle.files import copy_file, make_folder, sha256, write_text
 from timecycle.labels import Labels
 from timecycle.labels.space import Objects
-from timecycle.runs.folder import FILES, RECORD, OutputFolder, frame_number
+from timecycle.runs.folder import FILES, RECORD, OutputFolder
 
 _ENTRY = "entry.json"  # written last: an entry that has it is complete
 
@@ -161,7 +161,7 @@ def _move(staged: OutputFolder, folder: OutputFolder) -> set[int]:
         for file in sorted(source.glob("*")):
             old = make_folder(target) / file.name
             if source == staged.labels and not filecmp.cmp(file, old, shallow=False):
-                changed.add(frame_number(file))
+                changed.add(_number_of(file))
             file.replace(old)
     for name in FILES:
         if (staged.path / name).is_file():
@@ -170,13 +170,18 @@ def _move(staged: OutputFolder, folder: OutputFolder) -> set[int]:
     return changed
 
 
+def _number_of(file: Path) -> int:
+    """Return the number of the frame that a label or confidence file belongs to."""
+    return int(file.stem)
+
+
 def _restore(folder: OutputFolder, entry: Path) -> list[int]:
     """Restore everything, run.json last; it can be repeated after a kill. Returns the corrected frames."""
     about = _read_entry(entry)
     numbers, old = set(about.numbers), about.folder
     for source, target in ((old.labels, folder.labels), (old.confidence, folder.confidence)):
         for file in sorted(target.glob("*")):
-            if frame_number(file) in numbers and not (source / file.name).is_file():
+            if _number_of(file) in numbers and not (source / file.name).is_file():
                 file.unlink()
         for file in sorted(source.glob("*")):
             copy_file(file, target / file.name)

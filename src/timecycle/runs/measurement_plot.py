@@ -82,7 +82,7 @@ def _read_panels(measurements_csv: Path) -> tuple[list[_Panel], list[str]]:
 
 
 def _colour(kind: type[Labels], name: str, index: int) -> RGB:
-    # A pair of points has the colour of the place it has in the legend.
+    # A pair of points has the colour of its position in the legend.
     return kind.object_colour(name, index) if not kind.numbered or name.isdecimal() else colour_of(1 + index)
 
 

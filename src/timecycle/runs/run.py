@@ -28,6 +28,7 @@ from timecycle.kernel.library import find_kernel
 from timecycle.labels import Labels
 from timecycle.model.encoder import Encoder
 from timecycle.model.registry import PrecisionChoice
+from timecycle.progress import OnProgress
 from timecycle.propagation.pass_cache import PassCache
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.video import (
@@ -62,8 +63,6 @@ _GEOMETRY = "geometry.csv"  # in the work folder: what measurements.csv is made 
 QUEUED_FRAMES = 4  # labelled but not yet written: enough to smooth over a slow write
 _START_OVER = "pass --overwrite to start over"
 
-Progress = Callable[[int, int], None]  # steps done, steps in all
-
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
@@ -97,8 +96,8 @@ class RunSpec:
         return type(next(iter(self.labels.values())))
 
     @property
-    def correctable(self) -> bool:
-        """Whether to keep the pass cache for corrections."""
+    def caches_passes(self) -> bool:
+        """Whether the run keeps a pass cache: it may, and labels of its kind can be corrected."""
         return self.keep_passes and self.kind.correctable
 
     def identity(self) -> dict[str, Any]:
@@ -150,7 +149,7 @@ def run(
     *,
     resume: bool = False,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> RunResult:
     """Propagate the annotations through the video and write the output folder."""
     if resume and overwrite:
@@ -263,7 +262,7 @@ def _refuse_difference(folder: OutputFolder, old: dict[str, Any], new: dict[str,
 # Frames
 
 
-def _write_frames(spec: RunSpec, folder: OutputFolder, progress: Progress | None) -> None:
+def _write_frames(spec: RunSpec, folder: OutputFolder, progress: OnProgress | None) -> None:
     work = WorkFolder(folder.work)
     done = work.next_index("forward") or 0
     on_step = step_counter(done + count_steps(spec.video, spec.labels, spec.config, work), progress)
@@ -310,7 +309,7 @@ def _write_frames(spec: RunSpec, folder: OutputFolder, progress: Progress | None
                 config=spec.config,
                 confidence=spec.confidence,
                 work=work,
-                cache=PassCache(folder.pass_cache) if spec.correctable else None,
+                cache=PassCache(folder.pass_cache) if spec.caches_passes else None,
                 on_step=on_step,
                 before_snapshot=flush,
             ),
@@ -385,7 +384,7 @@ def _rows_before(path: Path, done: int) -> dict[int, str]:
         raise OutputError(f"{path} cannot be read: {first_line(error)}", remedy=_START_OVER) from error
 
 
-def step_counter(total: int, progress: Progress | None) -> Callable[[], None]:
+def step_counter(total: int, progress: OnProgress | None) -> Callable[[], None]:
     """Return a function that reports one more step of `total` each time it is called."""
     steps = count(1)
     return lambda: progress(next(steps), total) if progress is not None else None

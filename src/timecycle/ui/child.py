@@ -9,9 +9,9 @@ from typing import Any
 
 from timecycle.errors import TimecycleError, first_line
 from timecycle.shortages import explain_error
-from timecycle.ui.messages import packed, read_message
+from timecycle.ui.messages import Answer, packed, read_message
 
-Call = Callable[[dict[str, Any], bytes], tuple[dict[str, Any], bytes]]
+Call = Callable[[dict[str, Any], bytes], Answer]
 
 _MODULES = {"frames": "frame_calls", "thumbnails": "frame_calls", "labels": "label_calls"}
 _GIB = 1 << 30

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from timecycle.files import atomic_write
+from timecycle.progress import OnProgress
 
-OnProgress = Callable[[int, int], None]
 Write = Callable[[Path, Path, OnProgress], None]  # from the run's folder to a file
 
 _LEFT_OUT = (".work", ".correction", ".passes", ".lock", "history", "review")

@@ -7,7 +7,8 @@ from typing import Any
 
 from timecycle.api.conversion import TargetFormat, convert, target_formats
 from timecycle.errors import OutputError
-from timecycle.ui.exports import OnProgress, zip_folder
+from timecycle.progress import OnProgress
+from timecycle.ui.exports import zip_folder
 
 
 def listed(kind: str) -> list[dict[str, Any]]:

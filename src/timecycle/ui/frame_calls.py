@@ -13,13 +13,14 @@ from PIL import Image
 
 from timecycle import Video, open_video
 from timecycle.errors import VideoError
+from timecycle.ui.messages import Answer
 
 _JPEG_QUALITY = 90  # outlines stay sharp; an exact PNG of 1080p would take ten times as long
 
 _opened: dict[str, Video] = {}  # by path; one at a time
 
 
-def open_(arguments: dict[str, Any], _: bytes) -> tuple[dict[str, Any], bytes]:
+def open_(arguments: dict[str, Any], _: bytes) -> Answer:
     """Open a video and describe it; this counts its frames."""
     video = _video(arguments["path"])
     numbers = list(video.numbers)
@@ -34,7 +35,7 @@ def open_(arguments: dict[str, Any], _: bytes) -> tuple[dict[str, Any], bytes]:
     }, b""
 
 
-def frame(arguments: dict[str, Any], _: bytes) -> tuple[dict[str, Any], bytes]:
+def frame(arguments: dict[str, Any], _: bytes) -> Answer:
     """Return a frame as JPEG, at most `width_px` wide."""
     image = Image.fromarray(_video(arguments["path"])[int(arguments["index"])].image)
     width_px = arguments.get("width_px")
@@ -45,7 +46,7 @@ def frame(arguments: dict[str, Any], _: bytes) -> tuple[dict[str, Any], bytes]:
     return {}, file.getvalue()
 
 
-def crop(arguments: dict[str, Any], _: bytes) -> tuple[dict[str, Any], bytes]:
+def crop(arguments: dict[str, Any], _: bytes) -> Answer:
     """Return a part of a frame as raw RGB."""
     x0, y0, x1, y1 = arguments["box"]
     pixels = np.ascontiguousarray(_video(arguments["path"])[int(arguments["index"])].image[y0:y1, x0:x1])

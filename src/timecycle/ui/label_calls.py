@@ -21,8 +21,7 @@ from timecycle.files import make_folder
 from timecycle.labels.names import check_names
 from timecycle.ui.assist import Box, Hints, Stroke, segment
 from timecycle.ui.format_exports import listed
-
-Answer = tuple[dict[str, Any], bytes]
+from timecycle.ui.messages import Answer
 
 _MODES = ("L", "P", "I;16", "1")  # one value per pixel
 

@@ -4,6 +4,8 @@ import json
 import struct
 from typing import IO, Any
 
+Answer = tuple[dict[str, Any], bytes]  # of a worker: what JSON holds, and bytes
+
 HEADER = struct.Struct("<II")  # lengths of the JSON and of the bytes
 MAX_BYTES = 512 << 20  # a raw frame of the largest admitted size is below
 

@@ -15,6 +15,7 @@ from timecycle.ui.annotations import FIRST_ID, KINDS, Annotations, checked_objec
 from timecycle.ui.cache import PictureCache
 from timecycle.ui.exports import available
 from timecycle.ui.jobs import Jobs
+from timecycle.ui.messages import Answer
 from timecycle.ui.workers import Worker, Workers
 
 PRESETS = {
@@ -166,7 +167,7 @@ class Project:
             state["audit"] = self._findings(state["version"])
         return state
 
-    async def labels(self, index: int, *, before: bool) -> tuple[dict[str, Any], bytes]:
+    async def labels(self, index: int, *, before: bool) -> Answer:
         """Return the labels that the run has for a frame."""
         arguments = {"folder": str(self.paths.folder), "index": self.check_index(index), "before": before}
         return await self._workers.labels.call("labels", arguments)

@@ -15,9 +15,7 @@ from typing import Any
 
 from timecycle import errors
 from timecycle.errors import TimecycleError, VideoError
-from timecycle.ui.messages import HEADER, MAX_BYTES, packed
-
-Answer = tuple[dict[str, Any], bytes]
+from timecycle.ui.messages import HEADER, MAX_BYTES, Answer, packed
 
 # The decoder's threads free what others allocated; with an arena for each, glibc keeps more and more of it.
 _ENVIRONMENT = {"MALLOC_ARENA_MAX": "1"}

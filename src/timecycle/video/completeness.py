@@ -18,7 +18,7 @@ from timecycle.errors import VideoError
 from timecycle.files import is_special
 from timecycle.video.damage import Tally
 from timecycle.video.decoder import Decoder
-from timecycle.video.matroska_file import walk_matroska
+from timecycle.video.matroska_file import read_number, walk_matroska
 from timecycle.video.mp4_file import walk_mp4
 
 _TOLERANCE = 0.9  # of the longest frame: every format rounds times in its own way
@@ -185,25 +185,14 @@ def _riff_bytes(file: BinaryIO) -> int:
 def _matroska_bytes(file: BinaryIO) -> int:
     """Return the end of the segment of Matroska or WebM; 0 if it was streamed with an unknown size."""
     file.seek(len(_EBML))
-    header_size = _ebml_number(file)
+    header_size = read_number(file, marked=False)
     if header_size is None:
         return 0
     file.seek(header_size, 1)
     if file.read(4) != _SEGMENT:
         return 0
-    segment_size = _ebml_number(file)
+    segment_size = read_number(file, marked=False)
     return 0 if segment_size is None else file.tell() + segment_size
-
-
-def _ebml_number(file: BinaryIO) -> int | None:
-    """Read a number whose leading zero bits give its length in bytes; None if it means "unknown"."""
-    first = file.read(1)
-    if first in {b"", b"\0"}:
-        return None
-    more_bytes = 8 - first[0].bit_length()
-    value_bits = 7 * (more_bytes + 1)
-    value = int.from_bytes(first + file.read(more_bytes), "big") & ((1 << value_bits) - 1)
-    return None if value == (1 << value_bits) - 1 else value
 
 
 def _gif_has_end(file: BinaryIO, actual: int) -> bool:

@@ -42,7 +42,7 @@ def walk_matroska(path: Path) -> MatroskaFile:
     with path.open("rb") as file:
         while file.tell() < end:
             at = file.tell()
-            name, size = _number(file, marked=True), _number(file, marked=False)
+            name, size = read_number(file, marked=True), read_number(file, marked=False)
             if name == _SEGMENT and size is not None:
                 end = min(end, file.tell() + size)
             if name not in _KNOWN or (size is None and name not in _ENTERED):
@@ -64,7 +64,7 @@ def _read_element(file: BinaryIO, name: int, size: int, content: MatroskaFile) -
     """Read a block or the tracks, verify the checksum, and return to the start of the element's data."""
     start = file.tell()
     if name in {_SIMPLE_BLOCK, _BLOCK}:
-        track = _number(file, marked=False) or 0
+        track = read_number(file, marked=False) or 0
         content.blocks[track] = content.blocks.get(track, 0) + 1
     elif name == _TRACKS and size <= _MAX_CHECKED_BYTES:
         _read_tracks(file.read(size), content)
@@ -108,8 +108,11 @@ def _children(data: bytes) -> list[tuple[int, bytes]]:
     return children
 
 
-def _number(file: BinaryIO, *, marked: bool) -> int | None:
-    """Read a number with or without the bit that marks its length; None if there is none or it means "unknown"."""
+def read_number(file: BinaryIO, *, marked: bool) -> int | None:
+    """Read a number whose leading zero bits give its length in bytes; `marked` keeps the bit that ends them.
+
+    None if there is none or it means "unknown".
+    """
     first = file.read(1)
     if first in {b"", b"\0"}:
         return None

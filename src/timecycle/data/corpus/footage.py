@@ -176,7 +176,7 @@ class _PacketDecoder(Decoder):
         stamps = sorted(packet.pts for packet in packets if packet.pts is not None)
         certain = (
             self.packets_are_frames
-            and self._codec.codec.canonical_name != "vp8"  # some of its packets are not shown
+            and not self.hides_frames
             and not any(packet.is_discard for packet in packets)
             and len(set(stamps)) == len(packets) > 0
             and packets[0].is_keyframe

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
@@ -21,6 +21,7 @@ from timecycle.concurrency import worker_processes
 from timecycle.data.corpus.probe import Box, probe_video
 from timecycle.errors import VideoError
 from timecycle.files import make_folder, write_text, writing
+from timecycle.progress import OnProgress
 from timecycle.shortages import find_shortage, raise_if_shortage, raising_shortages
 from timecycle.tiff_header import is_stack
 from timecycle.video.image_file import IMAGE_SUFFIXES
@@ -34,8 +35,6 @@ VIDEO_SUFFIXES = frozenset(
 )
 
 STATIC_BELOW = 0.25  # grey levels; the noise of a static camera in front of a static scene is 0.05 to 0.15
-
-Progress = Callable[[int, int], None]  # videos probed, total
 
 _FORMAT = {"timecycle_index": 1}
 _VIDEOS_PER_PROCESS = 16  # with fewer, starting a process takes longer than it saves
@@ -85,7 +84,7 @@ class Index:
 
 
 def make_index(
-    folder: Path, path: Path, *, workers: int = 0, progress: Progress | None = None, max_bad: float = 0.5
+    folder: Path, path: Path, *, workers: int = 0, progress: OnProgress | None = None, max_bad: float = 0.5
 ) -> Index:
     """Probe every video below `folder`, or a single video file, and write the index to `path`.
 

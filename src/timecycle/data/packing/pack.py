@@ -13,7 +13,7 @@ import json
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
@@ -35,6 +35,7 @@ from timecycle.data.packing.shards import (
 from timecycle.data.packing.transcode import ClipFormat, CutClip, CutVideo, DuplicateDetector, clip_file_name, cut_video
 from timecycle.errors import MissingError, SettingsError, StoreError, VideoError
 from timecycle.files import clear_unfinished, lock, make_folder, user_cache, write_text
+from timecycle.progress import OnProgress
 from timecycle.shortages import raising_shortages
 from timecycle.store import Store, is_address
 
@@ -44,8 +45,6 @@ _FORMAT = {"timecycle_pack": 2}
 MAX_CORRUPT = 0.5  # a larger share of unreadable videos hints at the disk rather than the videos
 _QUEUED_PER_WORKER = 4  # videos cut before the one being packed, for every worker
 _JSON_ERRORS = (ValueError, TypeError, KeyError, AttributeError, RecursionError)  # what damaged JSON may raise
-
-Progress = Callable[[int, int], None]  # videos packed, total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +124,7 @@ def pack(
     config: PackConfig,
     *,
     workers: int = 0,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Pack:
     """Pack every video below a folder, or a single file, that is not in the pack yet.
 
@@ -198,7 +197,7 @@ def read_shards(store: Store, pack: Pack) -> Iterator[Shard]:
     return read_ahead(partial(read_listed, store), pack.shards)
 
 
-def check_pack(store: Store, progress: Progress | None = None) -> list[str]:
+def check_pack(store: Store, progress: OnProgress | None = None) -> list[str]:
     """Read every shard back and list those that differ from what was packed."""
     problems = []
     shards = read_pack(store).shards

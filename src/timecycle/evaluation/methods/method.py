@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float32, UInt8
+from jaxtyping import Float32
 
 from timecycle.labels import Labels
 from timecycle.labels.label_map import LabelMap
+from timecycle.propagation.frame_encoder import RgbImage
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.video import Video
 
-RgbImage = UInt8[np.ndarray, "height width 3"]
 Flow = Float32[np.ndarray, "height width 2"]
 
 NO_WEIGHTS_SHA256 = "0" * 64

@@ -12,11 +12,11 @@ import numpy as np
 from jaxtyping import Float32, UInt8
 
 from timecycle.errors import LabelError, VideoError
-from timecycle.evaluation.methods.method import NO_WEIGHTS_SHA256, Flow, Prediction, RgbImage
+from timecycle.evaluation.methods.method import NO_WEIGHTS_SHA256, Flow, Prediction
 from timecycle.extras import import_extra
 from timecycle.labels import Labels
 from timecycle.labels.space import Points
-from timecycle.propagation.frame_encoder import resize
+from timecycle.propagation.frame_encoder import RgbImage, resize
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.video import Frame, Video
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from timecycle.device import Device
-from timecycle.evaluation.methods.method import NO_WEIGHTS_SHA256, Flow, Method, Prediction, RgbImage
+from timecycle.evaluation.methods.method import NO_WEIGHTS_SHA256, Flow, Method, Prediction
 from timecycle.evaluation.methods.optical_flow import OpticalFlow
 from timecycle.labels import Labels
 from timecycle.model.encoder import Encoder
 from timecycle.model.registry import PrecisionChoice, encoder_names, load_encoder
 from timecycle.propagation.flow import correspond
+from timecycle.propagation.frame_encoder import RgbImage
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.propagation.video import propagate
 from timecycle.video import Video

@@ -21,11 +21,12 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from timecycle.errors import LabelError, SettingsError
-from timecycle.evaluation.benchmark import Clip, Progress, Scores, choose_clips
+from timecycle.evaluation.benchmark import Clip, Scores, choose_clips
 from timecycle.evaluation.metrics.keypoints import Pck, pck, silhouette_threshold
 from timecycle.evaluation.protocols.dataset import find_folder, find_images
 from timecycle.evaluation.protocols.propagated_labels import propagate_labels, read_keypoints
 from timecycle.labels import Keypoints, Masks
+from timecycle.progress import OnProgress
 from timecycle.video.frame import DEFAULT_MAX_PIXELS
 from timecycle.video.image_file import image_size
 
@@ -107,7 +108,7 @@ class Badja:
 
     predict_clip = staticmethod(propagate_labels)
 
-    def score(self, predictions: Path, *, progress: Progress | None = None) -> Scores:
+    def score(self, predictions: Path, *, progress: OnProgress | None = None) -> Scores:
         """Score every clip and average the clips: each weighs the same."""
         per_sequence: dict[str, dict[str, Any]] = {}
         for done, sequence in enumerate(self.sequences, start=1):

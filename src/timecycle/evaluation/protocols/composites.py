@@ -17,10 +17,10 @@ from timecycle.data.augment.articulated import ArticulatedConfig, make_articulat
 from timecycle.data.augment.composites import CompositesConfig, Frames, ObjectMasks, make_composite
 from timecycle.data.corpus.index import make_index
 from timecycle.errors import OutputError
-from timecycle.evaluation.benchmark import Progress
 from timecycle.evaluation.protocols.davis import CLIPS, Davis, find_davis
 from timecycle.files import atomic_write, make_folder, write_text
 from timecycle.labels import Masks
+from timecycle.progress import OnProgress
 
 _LIST = "ImageSets/2016/val.txt"  # written last: a folder that has it is complete
 _RECORD = "composites.json"
@@ -40,7 +40,7 @@ def make_composites(
     folder: Path,
     config: CompositesConfig | ArticulatedConfig | None = None,
     *,
-    progress: Progress | None = None,
+    progress: OnProgress | None = None,
 ) -> Path:
     """Write as many composites as DAVIS-2016 val has clips; a complete folder with the same settings is kept."""
     config = config or CompositesConfig()

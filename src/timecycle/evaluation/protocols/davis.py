@@ -20,12 +20,13 @@ import numpy as np
 from jaxtyping import Integer, UInt16
 
 from timecycle.errors import LabelError, SettingsError
-from timecycle.evaluation.benchmark import Clip, Progress, Scores, choose_clips
+from timecycle.evaluation.benchmark import Clip, Scores, choose_clips
 from timecycle.evaluation.metrics.masks import ObjectScores, average_objects, score_objects
 from timecycle.evaluation.protocols.dataset import find_folder, find_images, first_and_count, read_clip_names
 from timecycle.evaluation.protocols.propagated_labels import propagate_labels
 from timecycle.labels import Masks
 from timecycle.labels.mask_file import colours_in
+from timecycle.progress import OnProgress
 
 Year = Literal["2016", "2017"]
 Ids = Integer[np.ndarray, "height width"]
@@ -56,7 +57,7 @@ class Davis:
 
     predict_clip = staticmethod(propagate_labels)
 
-    def score(self, predictions: Path, *, progress: Progress | None = None) -> Scores:
+    def score(self, predictions: Path, *, progress: OnProgress | None = None) -> Scores:
         """Score J and F of every object over frames 1 to N-2; overall scores average objects, not clips."""
         all_objects: list[ObjectScores] = []
         per_sequence: dict[str, dict[str, Any]] = {}

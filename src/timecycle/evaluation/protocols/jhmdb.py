@@ -22,12 +22,13 @@ import numpy as np
 from jaxtyping import Float32
 
 from timecycle.errors import LabelError, SettingsError
-from timecycle.evaluation.benchmark import Clip, Progress, Scores, choose_clips
+from timecycle.evaluation.benchmark import Clip, Scores, choose_clips
 from timecycle.evaluation.metrics.keypoints import Pck, box_threshold, pck, pool_clips
 from timecycle.evaluation.protocols.dataset import find_folder, find_images
 from timecycle.evaluation.protocols.propagated_labels import propagate_labels, read_keypoints
 from timecycle.extras import import_extra
 from timecycle.labels import Keypoints
+from timecycle.progress import OnProgress
 
 JOINTS = (
     "neck",
@@ -90,7 +91,7 @@ class Jhmdb:
 
     predict_clip = staticmethod(propagate_labels)
 
-    def score(self, predictions: Path, *, progress: Progress | None = None) -> Scores:
+    def score(self, predictions: Path, *, progress: OnProgress | None = None) -> Scores:
         """Score the PCK of every clip, and of all clips with their joints pooled."""
         scored: list[dict[str, Pck]] = []
         per_sequence: dict[str, dict[str, Any]] = {}

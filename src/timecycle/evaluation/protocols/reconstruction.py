@@ -19,11 +19,13 @@ import numpy as np
 from jaxtyping import UInt8
 
 from timecycle.errors import LabelError, SettingsError
-from timecycle.evaluation.benchmark import Clip, OnFrame, Progress, Scores, choose_clips
-from timecycle.evaluation.methods.method import Method, RgbImage
+from timecycle.evaluation.benchmark import Clip, OnFrame, Scores, choose_clips
+from timecycle.evaluation.methods.method import Method
 from timecycle.evaluation.protocols.dataset import find_folder, find_images, read_clip_names
 from timecycle.labels import Labels
+from timecycle.progress import OnProgress
 from timecycle.propagation.flow import warp
+from timecycle.propagation.frame_encoder import RgbImage
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.video import open_video
 
@@ -76,7 +78,7 @@ class Reconstruction:
         with (folder / ERRORS).open("w", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
 
-    def score(self, predictions: Path, *, progress: Progress | None = None) -> Scores:
+    def score(self, predictions: Path, *, progress: OnProgress | None = None) -> Scores:
         """Average the errors over the frames of a clip, then over clips. Lower is better."""
         per_sequence: dict[str, dict[str, Any]] = {}
         all_scores: dict[str, list[float]] = {}

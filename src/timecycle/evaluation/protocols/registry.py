@@ -25,11 +25,6 @@ _FINDERS: Mapping[str, Callable[..., Benchmark]] = {
 }
 
 
-def benchmark_names() -> list[str]:
-    """List the names that `find_benchmark` takes."""
-    return list(_FINDERS)
-
-
 def find_benchmark(name: str, root: Path, *, sequences: Sequence[str] = (), **options: Any) -> Benchmark:
     """Find a benchmark in its own folder layout; `options` are those of its protocol, such as year="2016" of davis."""
     if name not in _FINDERS:

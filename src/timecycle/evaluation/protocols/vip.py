@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Int64, UInt16
 
 from timecycle.errors import LabelError, SettingsError
-from timecycle.evaluation.benchmark import Clip, Progress, Scores, choose_clips
+from timecycle.evaluation.benchmark import Clip, Scores, choose_clips
 from timecycle.evaluation.metrics.parts import (
     FrameMatches,
     PredictedInstance,
@@ -39,6 +39,7 @@ from timecycle.evaluation.protocols.dataset import find_folder, find_images, fir
 from timecycle.evaluation.protocols.propagated_labels import SCORES, propagate_labels
 from timecycle.labels import Masks, Parts
 from timecycle.labels.file import open_image
+from timecycle.progress import OnProgress
 
 Task = Literal["semantic", "parts"]
 Ids = UInt16[np.ndarray, "_ _"]
@@ -77,11 +78,11 @@ class Vip:
 
     predict_clip = staticmethod(propagate_labels)
 
-    def score(self, predictions: Path, *, progress: Progress | None = None) -> Scores:
+    def score(self, predictions: Path, *, progress: OnProgress | None = None) -> Scores:
         """Score every clip by itself, and all frames of all clips together."""
         return (self._score_classes if self.task == "semantic" else self._score_parts)(predictions, progress)
 
-    def _score_classes(self, predictions: Path, progress: Progress | None) -> Scores:
+    def _score_classes(self, predictions: Path, progress: OnProgress | None) -> Scores:
         all_clips: list[list[Confusion]] = []
         per_sequence: dict[str, dict[str, Any]] = {}
         for done, clip in enumerate(self.clips, start=1):
@@ -97,7 +98,7 @@ class Vip:
         ious = {f"IoU_{name}": round(float(iou), 6) for name, iou in per_class if np.isfinite(iou)}
         return Scores(overall={**overall, **ious}, per_sequence=per_sequence)
 
-    def _score_parts(self, predictions: Path, progress: Progress | None) -> Scores:
+    def _score_parts(self, predictions: Path, progress: OnProgress | None) -> Scores:
         all_frames: list[_Matched] = []
         per_sequence: dict[str, dict[str, Any]] = {}
         for done, clip in enumerate(self.clips, start=1):

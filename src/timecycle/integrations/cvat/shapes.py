@@ -6,16 +6,16 @@ CVAT measures coordinates from the corner of the first pixel; here pixel centres
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Bool, UInt8
+from jaxtyping import UInt8
 
 from timecycle.errors import LabelError
 from timecycle.extras import import_extra
 from timecycle.formats.polygons import fill, outline
 from timecycle.labels import Keypoints, Labels, Masks
 from timecycle.labels.box import object_in_box
+from timecycle.labels.grab_cut import Region
 
 Image = UInt8[np.ndarray, "height width 3"]
-Region = Bool[np.ndarray, "height width"]
 Numbers = Sequence[float]
 ToShape = Callable[[Labels], list[float] | None]  # None where the object is not on the frame
 

@@ -68,8 +68,8 @@ def track(
 @cache
 def register_tracker() -> type:
     """Register our tracker with napari-deeplabcut and return its class."""
-    models = import_extra("napari_deeplabcut.tracking.core.models", extra="napari' 'napari-deeplabcut")
-    data = import_extra("napari_deeplabcut.tracking.core.data", extra="napari' 'napari-deeplabcut")
+    models = _import_theirs("tracking.core.models")
+    data = _import_theirs("tracking.core.data")
 
     class TimecycleTracker(models.TrackingModel):  # type: ignore[name-defined]
         """Points of the reference frame, propagated through the other frames of the range."""
@@ -123,13 +123,17 @@ class TrackingWidget:
 
     def __new__(cls, napari_viewer: Any) -> Any:
         register_tracker()
-        widgets = import_extra("napari_deeplabcut.tracking._widgets", extra="napari' 'napari-deeplabcut")
+        widgets = _import_theirs("tracking._widgets")
         controls = widgets.TrackingControls(napari_viewer)
         controls._tracking_method_combo.setCurrentText(TRACKER)
         return controls
 
     def __init__(self, napari_viewer: Any) -> None:
         """Not called, as `__new__` returns another class; napari reads its parameters."""
+
+
+def _import_theirs(module: str) -> Any:
+    return import_extra(f"napari_deeplabcut.{module}", extra="napari", packages=("napari-deeplabcut",))
 
 
 @cache

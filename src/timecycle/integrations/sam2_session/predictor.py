@@ -308,13 +308,13 @@ def build_sam2_video_predictor(
     if config_file or ckpt_path:
         note(f"{ckpt_path or config_file} is not used: masks are propagated by matching, without the network of SAM 2")
     chosen = torch.device(device).type if device != "auto" else "auto"
-    place = pick_device(chosen)  # type: ignore[arg-type]  # refused there if it is none
-    loaded = tc.load_encoder(*(() if encoder is None else (encoder,)), device=place.type)  # type: ignore[arg-type]
+    picked = pick_device(chosen)  # type: ignore[arg-type]  # refused there if it is none
+    loaded = tc.load_encoder(*(() if encoder is None else (encoder,)), device=picked.type)  # type: ignore[arg-type]
     return VideoPredictor(
         loaded,
         tc.propagate_config(config) if isinstance(config, str) else config,
         confidence=tc.ConfidenceConfig() if confidence else None,
-        device=place,
+        device=picked,
     )
 
 

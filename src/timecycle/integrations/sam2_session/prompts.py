@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Shaped, UInt8, UInt16
+from jaxtyping import Shaped, UInt8, UInt16
 from torch import Tensor
 
 import timecycle as tc
 from timecycle.errors import LabelError
 from timecycle.labels.box import object_in_box, whole_box
 from timecycle.labels.clicks import Click, corrected_by_clicks
+from timecycle.labels.grab_cut import Region
 
-Region = Bool[np.ndarray, "height width"]
 Image = UInt8[np.ndarray, "height width 3"]
 
 

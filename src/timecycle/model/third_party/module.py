@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from timecycle.device import Device
 from timecycle.errors import WeightsError, first_line
 from timecycle.model.encoder import Encoder
-from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, Precision, ResNetEncoder
+from timecycle.model.inference import Precision, ResNetEncoder
 from timecycle.model.resnet import ResNet
-from timecycle.model.third_party.network import NetworkEncoder, Padded, Scaling, measure_geometry
+from timecycle.model.third_party.network import IMAGENET_SCALING, NetworkEncoder, Padded, measure_geometry
 from timecycle.model.weights import CLASSIFIER, build_resnet, hash_state
 
 _PROBE_PX = 256
@@ -39,12 +39,11 @@ def encoder_of_module(model: nn.Module, *, device: Device = "auto", precision: P
     network = copy.deepcopy(model).cpu().float().eval()
     _check_output(network, kind)
     geometry = measure_geometry(network, _PROBE_PX)
-    mean, std = ([255 * value for value in values] for values in (IMAGENET_MEAN, IMAGENET_STD))
     return NetworkEncoder(
         Padded(network, int(geometry.stride_px) if geometry.first_px else 1),
         name=kind,
         geometry=geometry,
-        scaling=Scaling(mean=(mean[0], mean[1], mean[2]), std=(std[0], std[1], std[2])),
+        scaling=IMAGENET_SCALING,
         device=device,
         precision=precision,
     )

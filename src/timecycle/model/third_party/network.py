@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from timecycle.device import Device, pick_device
 from timecycle.grid import grid_over
 from timecycle.model.encoder import FeatureMap
-from timecycle.model.inference import Precision
+from timecycle.model.inference import IMAGENET_MEAN, IMAGENET_STD, Precision
 from timecycle.model.weights import hash_state, refuse_not_finite
 
 
@@ -32,6 +32,12 @@ class Scaling:
 
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
+
+
+IMAGENET_SCALING = Scaling(
+    mean=(IMAGENET_MEAN[0] * 255, IMAGENET_MEAN[1] * 255, IMAGENET_MEAN[2] * 255),
+    std=(IMAGENET_STD[0] * 255, IMAGENET_STD[1] * 255, IMAGENET_STD[2] * 255),
+)
 
 
 class NetworkEncoder:
