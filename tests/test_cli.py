@@ -126,9 +126,18 @@ def test_version(capsys):
 def test_doctor_names_the_versions_and_the_device(capsys):
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out
-    assert f"timecycle      {__version__}" in out
+    assert f"timecycle       {__version__}" in out
     assert "device auto" in out
-    assert "ok  weights        timecycle-v1-" in out
+    assert "ok  weights         timecycle-v1-" in out
+
+
+def test_doctor_lists_missing_extras_in_one_column(capsys, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda module: None)
+    assert main(["doctor"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "!   ui              no starlette  (pip install 'timecycle[ui]', if you want it)" in lines
+    assert "!   COCO files      no pycocotools  (pip install 'timecycle[coco]', if you want it)" in lines
+    assert all(line[19] == " " and line[20] != " " for line in lines)
 
 
 def refused(capsys, *words) -> str:

@@ -88,6 +88,16 @@ def test_log_has_the_first_and_the_last_update_and_few_between(stderr, monkeypat
     assert 10 <= len(lines) <= 13
 
 
+def test_time_in_the_log_includes_the_first_step(stderr, monkeypatch):
+    text = stderr(terminal=False)
+    clock = [100.0]
+    monkeypatch.setattr(bars.time, "monotonic", lambda: clock[0])
+    with console.progress("videos") as move:
+        clock[0] += 8
+        move(1, 1)
+    assert text.getvalue() == "videos  1/1  in 0:08\n"
+
+
 def test_many_short_steps_do_not_fill_the_log(stderr):
     text = stderr(terminal=False)
     with console.progress_bars() as bar:

@@ -120,7 +120,7 @@ def _log() -> Iterator[Callable[[str], Bar]]:
     logs: list[_TitleLog] = []
 
     def bar(title: str) -> Bar:
-        logs.append(_TitleLog(title, pace))
+        logs.append(_TitleLog(title, pace, created_time=time.monotonic()))
         return logs[-1].move
 
     try:
@@ -148,6 +148,7 @@ class _TitleLog:
 
     title: str
     pace: _Pace
+    created_time: float  # the first step takes its time, too
     start_time: float = 0.0
     start_count: int | None = None  # a resumed run does not start at 0
     has_lines: bool = False  # then the last update is written too
@@ -157,8 +158,9 @@ class _TitleLog:
         now = time.monotonic()
         if self.start_count is None:
             self.start_time, self.start_count = now, done
-        elapsed, steps = now - self.start_time, done - self.start_count
-        left = elapsed * (total - done) / steps if steps > 0 else None
+        steps = done - self.start_count
+        left = (now - self.start_time) * (total - done) / steps if steps > 0 else None
+        elapsed = now - self.created_time
         self.pending = f"{self.title}  {status(done, total, elapsed=elapsed, left=left, note=note)}"
         if now >= self.pace.due or (done >= total and self.has_lines):
             self.write()

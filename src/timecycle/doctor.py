@@ -39,12 +39,15 @@ def run_checks() -> list[Finding]:
         _bf16(),
         _kernel(),
         _video_encoder(),
+        _extra("ui", "starlette", "ui"),
+        _extra("--box", "cv2", "assist"),
+        _extra("COCO files", "pycocotools", "coco"),
+        _extra("TIFF stacks", "tifffile", "tiff"),
         _evaluation(),
         _hub(),
-        _extra("--box", "cv2", "assist"),
         _extra("s3:// addresses", "s3fs", "s3"),
         _extra("bulk --ray", "ray", "bulk"),
-        _extra("curves of training", "tensorboard", "train"),
+        _extra("TensorBoard", "tensorboard", "train"),
         _weights(),
     ]
 

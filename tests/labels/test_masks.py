@@ -613,6 +613,12 @@ def test_annotated_objects_are_restored_and_others_stay_as_decoded(seed):
     assert (result[(annotation.ids == 0) & ~other] == 0).all()
 
 
+def test_coloured_jpeg_is_refused_as_a_jpeg_rather_than_for_soft_edges(tmp_path):
+    draw_picture(two_colours, mode="RGB").save(tmp_path / "first.jpg", quality=75)
+    with pytest.raises(LabelError, match="is a JPEG, whose compression invents values around every outline"):
+        colours_in([tmp_path / "first.jpg"])
+
+
 def test_jpeg_is_refused(tmp_path):
     ids = np.zeros((32, 32), np.uint8)
     ids[8:24, 8:24] = 1

@@ -71,6 +71,14 @@ def test_suggested_frames_are_written_as_pictures_with_labels_to_edit(run, clip)
         assert (run / "review" / name).read_bytes() == (run / "labels" / name).read_bytes()
 
 
+def test_printed_command_names_the_folder_as_the_user_did(run, monkeypatch, capsys):
+    monkeypatch.chdir(run.parent)
+    assert main(["check", run.name, "-n", "1"]) == 0
+    frame, printed = re.findall(r"to fix frame (\d+): .*\n  (timecycle correct .*)\n", capsys.readouterr().out)[0]
+    edited = f"{run.name}/review/{int(frame):05d}.png"
+    assert shlex.split(printed) == ["timecycle", "correct", run.name, f"{frame}={edited}"]
+
+
 def test_command_on_the_page_works_from_any_folder(run, tmp_path, monkeypatch):
     checked = check(run, count=1)
     _, verb, folder, argument = command_of(checked.report.read_text())

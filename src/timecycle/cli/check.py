@@ -39,7 +39,7 @@ class Check:
             note(f"{self.folder / 'review' / name} was edited and is kept")
         best = done.queue[0] if done.queue else None
         files = done.files.get(best.index) if best is not None else None
-        command = correct_command(done.tables, best, files) if best is not None else None
+        command = correct_command(done.tables, best, files, folder=self.folder) if best is not None else None
         if best is not None and files is not None and command is not None:
             say(f"to fix frame {best.frame_number}: edit {self.folder / str(files.labels)}, then")
             say(f"  {command}")

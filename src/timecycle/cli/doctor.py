@@ -14,5 +14,5 @@ class Doctor:
         findings = run_checks()
         for finding in findings:
             remedy = f"  ({finding.remedy})" if finding.remedy else ""
-            out.print(f"{'ok ' if finding.ok else '!  '} {finding.name:<14} {finding.value}{remedy}")
+            out.print(f"{'ok ' if finding.ok else '!  '} {finding.name:<15} {finding.value}{remedy}")
         return {"ok": all(finding.ok for finding in findings), "findings": findings}

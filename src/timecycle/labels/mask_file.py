@@ -94,6 +94,7 @@ def colours_in(paths: Iterable[Path]) -> tuple[int, ...]:
     numbered: Path | None = None
     for path in paths:
         with open_image(Path(path)) as image:
+            _refuse_jpeg(Path(path), image)  # before its invented colours are taken for soft edges
             if image.mode in _COLOUR_MODES:
                 colours |= {int(code) for code in np.unique(_codes(_interpreted(Path(path), _rgba(image))[0]))}
             else:
@@ -108,13 +109,17 @@ def colours_in(paths: Iterable[Path]) -> tuple[int, ...]:
     return tuple(sorted(colours - {0}))
 
 
+def _refuse_jpeg(path: Path, image: Image.Image) -> None:
+    if image.format in ("JPEG", "MPO"):
+        raise LabelError(
+            f"{path} is a JPEG, whose compression invents values around every outline",
+            remedy="save the mask as a PNG",
+        )
+
+
 def _read(path: Path, colours: Sequence[int]) -> MaskFile:
     with open_image(path) as image:
-        if image.format in ("JPEG", "MPO"):
-            raise LabelError(
-                f"{path} is a JPEG, whose compression invents values around every outline",
-                remedy="save the mask as a PNG",
-            )
+        _refuse_jpeg(path, image)
         if image.mode == "P":
             return MaskFile(path, np.array(image).astype(np.uint16))
         if image.mode == "1":

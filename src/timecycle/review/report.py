@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
@@ -88,14 +89,17 @@ def report_html(
     )
 
 
-def correct_command(tables: RunTables, one: Suggestion, files: ReviewFiles | None) -> str | None:
-    """Return the command to run once the labels of a frame are edited; it works from any folder.
+def correct_command(
+    tables: RunTables, one: Suggestion, files: ReviewFiles | None, *, folder: Path | None = None
+) -> str | None:
+    """Return the command to run once the labels of a frame are edited.
 
-    None where there are no labels to edit, or where the run does not record the location of its video.
+    It works from any working directory, unless `folder` names the run's folder as the user did. None where there are
+    no labels to edit, or where the run does not record the location of its video.
     """
     if files is None or files.labels is None or not tables.record.get("origin"):
         return None
-    folder = tables.folder.absolute()
+    folder = folder or tables.folder.absolute()
     edited = str(folder / files.labels)
     argument = edited if edited.endswith(".csv") else f"{one.frame_number}={edited}"  # rows of a CSV name their frame
     return shlex.join(["timecycle", "correct", str(folder), argument])
