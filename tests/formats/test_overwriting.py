@@ -64,7 +64,7 @@ def test_swap_that_fails_puts_the_old_export_back(source, target, monkeypatch):
         return rename(self, to)
 
     monkeypatch.setattr(type(target), "rename", fail_for_new)
-    with pytest.raises(OutputError, match="cannot write .*export: No space left on device"):
+    with pytest.raises(OutputError, match=r"cannot write .*export: No space left on device"):
         convert(source, target, overwrite=True)
     assert contents(target) == before
 
