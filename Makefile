@@ -1,4 +1,4 @@
-.PHONY: help check test lint format docs
+.PHONY: help check test lint format docs notebooks
 
 help: ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/'
@@ -24,3 +24,6 @@ format: ## rewrite the code in the one style
 docs: ## the documentation as a site, build/site/index.html; needs the extra `docs`
 	python docs/reference.py
 	python docs/build_site.py
+
+notebooks: ## the examples as notebooks, build/notebooks/*.ipynb; needs the extra `docs`
+	python docs/notebooks.py

@@ -78,6 +78,7 @@ PUBLIC = [
     "train_config",
     "tune",
     "undo",
+    "write_sample",
 ]
 
 GLOBALS = """

@@ -12,7 +12,7 @@ from fuzz_mutations import changed_csv, changed_json, changed_npy, changed_png, 
 
 CHEAP = (
     *("coordinates", "frames", "keypoints", "manifests", "masks", "names", "packs", "settings", "videos", "weights"),
-    *("cvat", "deeplabcut", "page", "tapvid", "yolo", "youtube_vos"),
+    *("cvat", "deeplabcut", "page", "sam2_prompts", "tapvid", "yolo", "youtube_vos"),
 )
 PLANTED = "planted_defects:DEFECTS"
 

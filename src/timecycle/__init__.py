@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from timecycle.confidence.fusion import Confidence, ConfidenceConfig
     from timecycle.config import propagate_config, train_config
     from timecycle.data.packing.pack import Pack, PackConfig
+    from timecycle.demo import write_sample
     from timecycle.evaluation.reporting.compare import Comparison
     from timecycle.evaluation.reporting.report import Report
     from timecycle.formats.supervision_detections import from_detections, to_detections
@@ -105,6 +106,7 @@ __all__ = [
     "train_config",
     "tune",
     "undo",
+    "write_sample",
 ]
 
 _MODULES = {
@@ -165,6 +167,7 @@ _MODULES = {
     "train_config": "config",
     "tune": "api.review",
     "undo": "api.review",
+    "write_sample": "demo",
 }
 
 

@@ -1,7 +1,7 @@
 """The demo: propagate every kind of label through a small synthetic clip, in under a minute, without downloads."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -60,9 +60,27 @@ def sample() -> tuple[np.ndarray, Masks, Keypoints]:
     return world.video(), Masks(world.mask(0)), _keypoints(world, 0)
 
 
+def write_sample(folder: str | Path, *, name: str = "clip", frames: int = 24, seed: int = 0) -> Path:
+    """Write a small synthetic video with its ground truth, to try things on; return the path of the video.
+
+    folder: for videos/NAME.mp4, of 320x240 px, masks/NAME/00000.png ..., the masks of every frame, and points/NAME.csv,
+        the keypoints of frame 0. Files of these names are replaced.
+    name: of the video.
+    frames: its length. Meanwhile three objects hide, leave and appear, so in fewer frames they move faster.
+    seed: another number makes another video.
+    """
+    world = make_world(replace(_WORLD, frames=frames, seed=seed))
+    folder = Path(folder)
+    masks = make_folder(folder / "masks" / name)
+    for t in range(frames):
+        Masks(world.mask(t)).write(masks / f"{t:05d}.png")
+    _keypoints(world, 0).write(make_folder(folder / "points") / f"{name}.csv")
+    return _write_clip(make_folder(folder / "videos") / f"{name}.mp4", world)
+
+
 def _write_clip(path: Path, world: World) -> Path:
     arrays = open_video(world.video(), fps=24)
-    with VideoWriter(path, Size(_WORLD.height_px, _WORLD.width_px), arrays.time_base) as writer:
+    with VideoWriter(path, Size(world.config.height_px, world.config.width_px), arrays.time_base) as writer:
         for frame in arrays:
             writer.write(frame.image, frame.pts)
     return path

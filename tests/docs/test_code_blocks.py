@@ -120,7 +120,7 @@ def test_commands_and_options_within_sentences_exist(page):
 @pytest.mark.parametrize(("page", "command"), [one for one in dict.fromkeys(lines()) if one not in OURS])
 def test_command_of_another_program_names_what_exists(page, command):
     program, *words = shlex.split(command)
-    files = [word for word in words if re.match(r"(benchmarks|deploy|docs)/", word)]
+    files = [word for word in words if re.match(r"(benchmarks|deploy|docs|examples)/", word)]
     if program == "pip":
         extras = re.findall(r"(?:timecycle|\.)\[([\w,]+)\]", command)
         known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]

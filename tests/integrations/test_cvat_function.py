@@ -150,3 +150,17 @@ def test_objects_that_left_the_frame_give_no_shape(world):
 def test_damaged_masks_are_refused(world):
     with pytest.raises(LabelError, match="the mask is damaged"):
         begin("mask", [3, 4, 0, 0, 2, 2], world.frame(0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "points"),
+    [
+        ("mask", [2**33, 4, 0, 0, 2, 2]),  # would fill the memory
+        ("polygon", [1e300, 4, 30, 5, 28, 25]),
+        ("rectangle", [4, 4, 30]),
+        ("points", [4]),
+    ],
+)
+def test_coordinates_that_are_no_coordinates_are_refused(world, kind, points):
+    with pytest.raises(LabelError, match=f"the {kind} has no valid coordinates"):
+        begin(kind, points, world.frame(0))

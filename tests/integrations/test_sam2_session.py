@@ -162,6 +162,22 @@ def test_absent_objects_need_a_word_on_the_others(predictor, state, world):
     assert not segments_of(predictor.propagate_in_video(state))[3][1].any()
 
 
+def test_prompts_that_are_no_numbers_are_refused(predictor, state, world):
+    mask = world.mask(0) > 0
+    for problem, arguments in (
+        ("the points have 3 numbers", {"points": [1, 2, 3], "labels": [1]}),
+        ("the points cannot be read as numbers", {"points": [["x", 2]], "labels": [1]}),
+        ("the box cannot be read as numbers", {"box": [[1], [2, 3]]}),
+    ):
+        with pytest.raises(LabelError, match=problem):
+            predictor.add_new_points_or_box(state, frame_idx=0, obj_id=1, **arguments)
+    with pytest.raises(LabelError, match="the mask cannot be read as numbers"):
+        predictor.add_new_mask(state, frame_idx=0, obj_id=1, mask=[["a"]])
+    with pytest.raises(LabelError, match=r"the object id is \[1\]; pass a number or a text"):
+        predictor.add_new_mask(state, frame_idx=0, obj_id=[1], mask=mask)
+    assert state["obj_ids"] == []
+
+
 def test_confidence_is_in_the_state(world, tmp_path):
     predictor = build_sam2_video_predictor(encoder="rgb", config="fast", device="cpu")
     state = predictor.init_state(str(write_clip(tmp_path / "clip.mp4", small_world(frames=4))))

@@ -1,16 +1,19 @@
 """Convert label files between the formats of many tools."""
 
+import secrets
 import shutil
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from timecycle.errors import OutputError
 from timecycle.extras import install_command, is_installed
-from timecycle.files import make_folder
+from timecycle.files import copy_file, make_folder, sync_folder, writing
 from timecycle.formats import matte
 from timecycle.formats.registry import FORMATS, find_format, format_for, read_file, recognise, write_file
 from timecycle.formats.video_labels import LazyLabels, VideoFacts, VideoLabels, facts_of
+from timecycle.formats.youtube_vos import meta_file
 from timecycle.inputs import VideoLike, opened
 from timecycle.labels import Labels
 from timecycle.progress import Bar, ProgressLike, bars_for
@@ -89,11 +92,42 @@ def convert(
         chosen = format_for(target, labels.kind.kind) if target_format is None else find_format(target_format)
         _check_target(source, target, overwrite=overwrite)
         make_folder(target.parent)
-        if overwrite and target.is_dir():
-            shutil.rmtree(target)
         bar = stack.enter_context(bars_for(progress))(f"writing {chosen.name}")
-        write_file(_counted(labels, bar), target, name=chosen.name)
+        with _replacing(target) as new:
+            write_file(_counted(labels, bar), new, name=chosen.name)
         return Conversion(read_as, chosen.name, labels.kind.kind, len(labels.labels), chosen.loses)
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[Path]:
+    """Give a place to write to, which takes the place of an existing folder at the end; on any failure that one stays.
+
+    The place has the names of the target and of its parent, by which formats know their layout. One of them has a
+    file above both, meta.json, which is replaced with the folder.
+    """
+    if not target.is_dir():
+        yield target
+        return
+    target = target.resolve()  # the folder and not a link to it
+    meta = meta_file(target)
+    beside = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
+    new, old = beside / target.parent.name / target.name, beside / "old"
+    try:
+        with writing(target):
+            make_folder(new.parent)
+            if meta is not None and meta.is_file():
+                copy_file(meta, beside / meta.name)
+        yield new
+        with writing(target):
+            target.rename(old)
+            new.rename(target)
+            if meta is not None and (beside / meta.name).is_file():
+                copy_file(beside / meta.name, meta)
+            sync_folder(target.parent)
+    finally:
+        if old.exists() and not target.exists():  # stopped between the two renames
+            old.rename(target)
+        shutil.rmtree(beside, ignore_errors=True)
 
 
 def _read(source: Path, facts: VideoFacts | None, name: str | None) -> tuple[VideoLabels, str]:

@@ -20,14 +20,21 @@ Numbers = Sequence[float]
 ToShape = Callable[[Labels], list[float] | None]  # None where the object is not on the frame
 
 CENTRE_PX = 0.5  # of a pixel, from its corner
+_FARTHEST_PX = 1e8  # beyond any frame: what is farther is a mistake, and no integer for those who fill polygons
 _SIMPLIFY_PX = 1.0  # how far a polygon may be from the outline of its mask
 _MIN_PART = 0.1  # parts of a box's object, as a share of the largest: smaller ones would stretch the box
 
 
 def begin(kind: str, points: Numbers, image: Image) -> tuple[Labels, ToShape]:
     """Return the annotation that a shape is, and the function that makes shapes of its type from labels."""
-    count = 4 if kind == "rectangle" else len(points)
-    if len(points) != count or (kind != "mask" and count % 2) or not count or not np.isfinite(points).all():
+    try:
+        numbers = np.array(points, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        numbers = np.empty(0)
+    count = 4 if kind == "rectangle" else numbers.size
+    is_list = numbers.ndim == 1 and numbers.size == count > 0 and bool((np.abs(numbers) <= _FARTHEST_PX).all())
+    runs_fit = kind != "mask" or numbers[:-4].sum() <= image.shape[0] * image.shape[1]  # or decoding fills the memory
+    if not is_list or not runs_fit or (kind != "mask" and count % 2):
         raise LabelError(f"the {kind} has no valid coordinates", remedy="draw it again")
     return SHAPES[kind](points, image)
 

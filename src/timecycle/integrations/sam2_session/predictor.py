@@ -32,6 +32,7 @@ from timecycle.integrations.sam2_session.prompts import (
 )
 from timecycle.integrations.sam2_session.state import (
     State,
+    check_id,
     frame_size,
     frames_to_process,
     frames_to_yield,
@@ -231,7 +232,7 @@ class VideoPredictor:
                 return
 
     def _check_frame(self, state: State, frame_idx: int) -> None:
-        if not 0 <= frame_idx < state["num_frames"]:
+        if not isinstance(frame_idx, int | np.integer) or not 0 <= frame_idx < state["num_frames"]:
             raise LabelError(
                 f"frame {frame_idx} is not in {state['video'].name}",
                 remedy=f"number frames from 0 to {state['num_frames'] - 1}",
@@ -239,6 +240,7 @@ class VideoPredictor:
 
     def _correctable(self, state: State, frame_idx: int, obj_id: Any) -> Clicks:
         """Return what clicks on this object and frame correct: its prompt, or its result of the last propagation."""
+        check_id(obj_id)
         number = state["numbers"].get(obj_id)
         if number in state["clicks"].get(frame_idx, {}):
             clicks: Clicks = state["clicks"][frame_idx][number]

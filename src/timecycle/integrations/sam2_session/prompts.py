@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Shaped, UInt8, UInt16
 from torch import Tensor
 
@@ -36,7 +35,7 @@ class Clicks:
 
 def start_of_box(image: Image, box: Any, *, scale: tuple[float, float]) -> Clicks:
     """Segment the object in a box x0, y0, x1, y1, which clicks may correct within the box."""
-    corners = _array(box).reshape(-1)
+    corners = _array(box, "box").reshape(-1)
     if len(corners) != 4 or not np.isfinite(corners).all():
         raise LabelError(f"the box is {corners.tolist()}", remedy="pass box=[x0, y0, x1, y1] in pixels")
     x0, y0, x1, y1 = np.round((corners.reshape(2, 2) * scale).ravel(), 3).tolist()  # shares of the frame are inexact
@@ -55,10 +54,13 @@ def parse_clicks(
         )
     if points is None:
         return [], []
-    xy, inside = _array(points).reshape(-1, 2) * scale, _array(labels).reshape(-1)
+    numbers, inside = _array(points, "points").reshape(-1), _array(labels, "labels").reshape(-1)
+    if len(numbers) % 2:
+        raise LabelError(f"the points have {len(numbers)} numbers", remedy="pass points=[[x, y], ...] in pixels")
+    xy = numbers.reshape(-1, 2) * scale
     if len(xy) != len(inside) or not np.isin(inside, (0, 1)).all():
         raise LabelError(
-            f"there are {len(xy)} points and the labels {inside.astype(int).tolist()}",
+            f"there are {len(xy)} points and the labels {[float(f'{one:g}') for one in inside.tolist()]}",
             remedy="pass a label for every point: 1 is inside the object, 0 is outside",
         )
     height, width = size
@@ -74,7 +76,7 @@ def parse_clicks(
 
 def region_of_mask(mask: Any, size: tuple[int, int]) -> Region:
     """Return a mask prompt as a region; it must have the size of the video."""
-    region = np.asarray(mask.detach().cpu() if isinstance(mask, Tensor) else mask) > 0
+    region = _array(mask, "mask") > 0
     if region.shape != size:
         raise LabelError(
             f"the mask has the shape {region.shape} but the video's frames are {size[1]}x{size[0]}",
@@ -117,6 +119,9 @@ def annotation_of(regions: Mapping[int, Region], objects: Mapping[int, object], 
     return tc.Masks.of(ids, exhaustive=bool(hidden))
 
 
-def _array(values: Any) -> Shaped[np.ndarray, "..."]:
-    tensor = values.detach().cpu() if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
-    return np.asarray(tensor, np.float64)
+def _array(values: Any, name: str) -> Shaped[np.ndarray, "..."]:
+    try:
+        plain = values.detach().cpu().double() if isinstance(values, Tensor) else np.asarray(values)
+        return np.asarray(plain, np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise LabelError(f"the {name} cannot be read as numbers: {error}", remedy="pass an array or lists") from error

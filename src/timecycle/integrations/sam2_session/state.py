@@ -1,12 +1,14 @@
 """The state of a session: objects, prompts and results of one video, under the keys of SAM 2's `inference_state`."""
 
 import zlib
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 from jaxtyping import UInt16
 
 import timecycle as tc
+from timecycle.errors import LabelError
 
 State = dict[str, Any]
 
@@ -22,9 +24,16 @@ def tracked_ids(state: State, frame_idx: int) -> UInt16[np.ndarray, "height widt
     return ids.reshape(frame_size(state)).copy()
 
 
+def check_id(obj_id: Any) -> None:
+    """Refuse what cannot name an object."""
+    if not isinstance(obj_id, Hashable):
+        raise LabelError(f"the object id is {obj_id!r}", remedy="pass a number or a text")
+
+
 def number_of(state: State, obj_id: Any) -> int:
     """Return the number of an object in label maps; a new object gets the next one."""
     numbers: dict[Any, int] = state["numbers"]
+    check_id(obj_id)
     if obj_id not in numbers:
         state["last_number"] = numbers[obj_id] = state.get("last_number", 0) + 1
         renew_ids(state)
