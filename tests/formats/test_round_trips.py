@@ -90,31 +90,35 @@ def test_another_size_or_number_of_frames_is_refused_with_the_numbers(one, kind,
 
 
 _LONG = """
-import resource, sys, time
+import sys
 from pathlib import Path
 from format_table import round_trip
 from label_samples import SAMPLES
 from timecycle.formats.registry import FORMATS
 
-def peak_mb():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def peak_kb():  # of this program alone: getrusage begins with the peak of the process that started it
+    status = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
 
 one, kind, folder = FORMATS[sys.argv[1]], sys.argv[2], Path(sys.argv[3])
 (folder / "short").mkdir()
-round_trip(SAMPLES[kind](3), one, folder / "short")  # imports what the format needs
-before_mb, start = peak_mb(), time.monotonic()
-after = round_trip(SAMPLES[kind](10_000), one, folder)
-assert len(after.labels) >= 9_000, len(after.labels)
+round_trip(SAMPLES[kind](300), one, folder / "short")  # imports what the format needs, and fills what has a fixed size
+before_kb = peak_kb()
+after = round_trip(SAMPLES[kind](3_000), one, folder)
+assert len(after.labels) >= 2_700, len(after.labels)
 for index, read in after.labels.items():
-    assert index % 1000 != 1 or not read.is_empty(), index
-print(f"{time.monotonic() - start:.1f} s, {peak_mb() - before_mb:.0f} MB")
-assert peak_mb() - before_mb < 400
+    assert index % 300 != 1 or not read.is_empty(), index
+grown_kb = (peak_kb() - before_kb) / 2_700
+print(f"{grown_kb:.1f} kB for each frame")
+assert grown_kb < 40, grown_kb
 """
 
 
-@pytest.mark.slow  # ten thousand frames are written and read, each format in a process whose memory is measured
+@pytest.mark.slow  # thousands of frames are written and read, each format in a process whose memory is measured
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
 @pytest.mark.parametrize(("one", "kind"), PAIRS)
-def test_ten_thousand_frames_come_back_in_little_memory(one, kind, tmp_path):
+def test_ten_times_the_frames_come_back_in_little_more_memory(one, kind, tmp_path):
+    """At most 400 MB for ten thousand frames."""
     words = [sys.executable, "-c", _LONG, one.name, kind, str(tmp_path)]
     folders = list(filter(None, sys.path))
     environment = {"PYTHONPATH": ":".join(folders), "OMP_NUM_THREADS": "1", "PATH": ""}
