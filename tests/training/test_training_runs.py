@@ -23,6 +23,9 @@ from timecycle.training.record import load_newest, read_journal, read_settings
 from timecycle.training.step import State
 from timecycle.training.trainer import TrainingResult, train
 
+# For laws of settings, records and folders, which know nothing of the objective.
+one_objective = pytest.mark.parametrize("config", ["walks"], indirect=True)
+
 
 def weights(folder):
     return (folder / "weights.safetensors").read_bytes()
@@ -158,6 +161,7 @@ def test_strange_record_of_a_run_is_refused(tmp_path, record):
         read_settings(tmp_path)
 
 
+@one_objective
 def test_run_and_checkpoint_of_another_version_are_refused(videos, config, tmp_path):
     train(videos, tmp_path, dataclasses.replace(config, steps=1))
     record, checkpoints = tmp_path / "train.json", tmp_path / "checkpoints"
@@ -200,6 +204,7 @@ def test_initial_weights_are_scored_before_and_after(videos, config, whole, tmp_
     assert done.after is not None
 
 
+@one_objective
 def test_card_has_the_settings_of_the_trained_model(videos, config, tmp_path):
     request = ResNetConfig(architecture="resnet50", padding="zeros")
     start = random_resnet(ResNetConfig(padding="reflect", head_channels=32), seed=1)
@@ -237,6 +242,7 @@ def stop_after(monkeypatch, steps):
     monkeypatch.setattr(State, "advance", stopping)
 
 
+@one_objective
 def test_new_videos_do_not_change_a_resumed_run(videos, config, whole, tmp_path, monkeypatch):
     corpus, warnings = tmp_path / "corpus", []
     shutil.copytree(videos, corpus)
@@ -256,6 +262,7 @@ def test_new_videos_do_not_change_a_resumed_run(videos, config, whole, tmp_path,
     assert without_times(tmp_path / "run") == without_times(undisturbed)
 
 
+@one_objective
 def test_changed_and_removed_videos_are_named_when_a_run_is_resumed(videos, config, tmp_path, monkeypatch):
     corpus, warnings = tmp_path / "corpus", []
     shutil.copytree(videos, corpus)
@@ -268,6 +275,7 @@ def test_changed_and_removed_videos_are_named_when_a_run_is_resumed(videos, conf
     assert "1 video changed or removed since the run began, for example world5.mp4" in warnings[0]
 
 
+@one_objective
 @pytest.mark.parametrize(("native", "picked"), [(True, "bf16"), (False, "fp32")])
 def test_auto_precision_is_bf16_only_if_native_and_a_run_keeps_its_choice(
     videos, config, tmp_path, monkeypatch, native, picked
@@ -291,6 +299,7 @@ def test_no_preset_sets_a_precision_that_may_be_emulated(name):
     assert train_config(name).precision in ("auto", "fp32")
 
 
+@one_objective
 def test_run_that_failed_before_saving_does_not_block_its_folder(videos, config, whole, tmp_path, monkeypatch):
     stop_after(monkeypatch, 1)
     with pytest.raises(Killed):
@@ -300,6 +309,7 @@ def test_run_that_failed_before_saving_does_not_block_its_folder(videos, config,
     assert weights(tmp_path) == weights(whole(videos, config).folder)
 
 
+@one_objective
 def test_missing_videos_leave_an_earlier_run_untouched(videos, config, tmp_path):
     train(videos, tmp_path / "run", dataclasses.replace(config, steps=1))
     before = weights(tmp_path / "run")
