@@ -63,7 +63,7 @@ def read_shape(case: tuple[np.ndarray, str, Any]) -> str:
 def read_prompt(case: tuple[Any, str, Any]) -> str:
     """Call the session with the changed arguments, and see that it can be used afterwards."""
     (predictor, state), call, arguments = case
-    known = set().union(*(one for name, one in _CALLS if name == call))
+    known: set[str] = set().union(*(one for name, one in _CALLS if name == call))
     needed = {"frame_idx", "obj_id", *(["mask"] if call == "add_new_mask" else [])}
     if not isinstance(arguments, dict) or not needed <= set(arguments) <= known:
         return "refused by Python"
