@@ -135,9 +135,11 @@ def test_doctor_lists_missing_extras_in_one_column(capsys, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda module: None)
     assert main(["doctor"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "!   ui              no starlette  (pip install 'timecycle[ui]', if you want it)" in lines
-    assert "!   COCO files      no pycocotools  (pip install 'timecycle[coco]', if you want it)" in lines
+    assert "-   ui              no starlette  (pip install 'timecycle[ui]', if you want it)" in lines
+    assert "-   COCO files      no pycocotools  (pip install 'timecycle[coco]', if you want it)" in lines
     assert all(line[19] == " " and line[20] != " " for line in lines)
+    assert main(["doctor", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ok"]  # without extras everything else works
 
 
 def refused(capsys, *words) -> str:

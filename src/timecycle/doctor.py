@@ -25,6 +25,7 @@ class Finding:
     value: str
     ok: bool = True
     remedy: str = ""
+    optional: bool = False  # then it is no fault if it is missing
 
 
 def run_checks() -> list[Finding]:
@@ -106,17 +107,21 @@ def _video_encoder() -> Finding:
 def _evaluation() -> Finding:
     missing = [module for module in ("scipy", "matplotlib", "cv2") if importlib.util.find_spec(module) is None]
     if missing:
-        return Finding("evaluate", f"no {', '.join(missing)}", False, "pip install 'timecycle[eval]', if you want it")
+        return _missing("evaluate", ", ".join(missing), "eval")
     return Finding("evaluate", "metrics, plots and optical flow")
 
 
 def _extra(name: str, module: str, extra: str) -> Finding:
-    if importlib.util.find_spec(module) is None:
-        return Finding(name, f"no {module}", False, f"pip install 'timecycle[{extra}]', if you want it")
-    return Finding(name, f"with {module}")
+    return (
+        _missing(name, module, extra) if importlib.util.find_spec(module) is None else Finding(name, f"with {module}")
+    )
 
 
 def _hub() -> Finding:
     if importlib.util.find_spec("transformers") is None:
-        return Finding("hub", "no transformers", False, "pip install 'timecycle[hub]', if you want it")
+        return _missing("hub", "transformers", "hub")
     return Finding("hub", f"transformers {importlib.metadata.version('transformers')}")
+
+
+def _missing(name: str, modules: str, extra: str) -> Finding:
+    return Finding(name, f"no {modules}", False, f"pip install 'timecycle[{extra}]', if you want it", optional=True)

@@ -14,5 +14,6 @@ class Doctor:
         findings = run_checks()
         for finding in findings:
             remedy = f"  ({finding.remedy})" if finding.remedy else ""
-            out.print(f"{'ok ' if finding.ok else '!  '} {finding.name:<15} {finding.value}{remedy}")
-        return {"ok": all(finding.ok for finding in findings), "findings": findings}
+            mark = "ok " if finding.ok else "-  " if finding.optional else "!  "
+            out.print(f"{mark} {finding.name:<15} {finding.value}{remedy}")
+        return {"ok": all(finding.ok or finding.optional for finding in findings), "findings": findings}
