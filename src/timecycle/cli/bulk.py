@@ -91,7 +91,7 @@ class Bulk(RunOptions):
             say(f"mean confidence {summary.confidence:.2f}; review these first: {names}")
         if summary.dead:
             failed = "1 video" if summary.dead == 1 else f"{summary.dead} videos"
-            err.print(f"{failed} failed: {letters} says why; --retry-failed tries them again")
+            err.print(f"{failed} failed: {self.out}/{letters} says why; --retry-failed tries them again")
         if summary.is_alarming:
             fraction = f"{summary.dead / summary.videos:.0%}"
             err.print(

@@ -3,7 +3,6 @@
 import dataclasses
 import logging
 import math
-import os
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from tyro.conf import Positional, arg
 from timecycle.api.learning import refuse_other_settings, show_steps
 from timecycle.cli.console import Bar, ExitCode, Result, note, progress_bars, say
 from timecycle.cli.options import Device, Out
+from timecycle.concurrency import usable_cores
 from timecycle.config import build, preset_names, train_config
 from timecycle.errors import SettingsError
 from timecycle.model.weights import find_bundled, load_weights, read_card
@@ -134,7 +134,7 @@ class Train:
             overwrite=self.overwrite,
             licence=self.licence,
             callbacks=callbacks,
-            processes=os.cpu_count() or 1,
+            processes=usable_cores(),
             device=self.device,
         )
 
@@ -170,7 +170,7 @@ class Train:
         _refuse_several_processes()
         note("timing a few steps first, to compute how many fit")
         trainer.prepare(
-            self._videos, self.out, config, overwrite=self.overwrite, callbacks=callbacks, processes=os.cpu_count() or 1
+            self._videos, self.out, config, overwrite=self.overwrite, callbacks=callbacks, processes=usable_cores()
         )
         fitting = steps_in(minutes, self._videos, self.out, config, self.device)
         say(f"{fitting} steps take about {minutes:g} minutes here")
