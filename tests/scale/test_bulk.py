@@ -33,7 +33,7 @@ def check(out: Path, expected: dict[str, dict[str, bytes]]) -> None:
 def test_second_run_skips_finished_videos(corpus, expected, tmp_path, capsys):
     said = finish(command(corpus, tmp_path / "out"), code=1)
     assert "8 of 10 videos are done" in said
-    assert "2 videos failed: dead.jsonl says why; --retry-failed" in said
+    assert f"2 videos failed: {tmp_path / 'out'}/dead.jsonl says why; --retry-failed" in said
     check(tmp_path / "out", expected)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.png")}
     code, said = run_here(capsys, corpus, tmp_path / "out")
