@@ -114,6 +114,7 @@ _SEGMENTS = (
     "frame_cache_gb=4",
 )
 _UNCOLOURED = tuple(f"views.{name}=0" for name in ("brightness", "contrast", "saturation", "hue"))
+_FREE_STAGES = (10_000, 6_000)  # steps of each, about half a second on two cores
 # What each part of that recipe gives: (words, steps, settings, videos). Steps are of about equal time.
 _FREE_STEPS = 1500
 _FREE_SHORT = (*_SEGMENTS, "ema_decay=0.99", "optimizer.warmup_steps=100", "validate_every=5000")
@@ -228,16 +229,18 @@ def _runs() -> Iterator[Run]:
             start=f"stage_{stage - 1}" if stage > 1 else None,
             group="stage",
         )
-    yield Run(
-        name="free_1",
-        description="free footage, stage 1",
-        preset="bundled",
-        steps=10_000,
-        settings=_SEGMENTS,
-        videos=FREE,
-        sequences=(),  # stages are compared by benchmarks/transfer.py, DAVIS is for the last
-        group="free",
-    )
+    for stage, steps in enumerate(_FREE_STAGES, 1):
+        yield Run(
+            name=f"free_{stage}",
+            description=f"free footage, stage {stage}",
+            preset="bundled",
+            steps=steps,
+            settings=_SEGMENTS if stage == 1 else (*_SEGMENTS, f"seed={stage}"),
+            videos=FREE,
+            start=f"free_{stage - 1}" if stage > 1 else None,
+            sequences=(),  # stages are compared by benchmarks/transfer.py, DAVIS is for the last
+            group="free",
+        )
     for name, (words, steps, settings, videos) in _FREE_LEVERS.items():
         yield Run(
             name=f"short_{name}",
