@@ -1,6 +1,6 @@
 """Bundle weights with the package: half precision, named with their checksum, with a card.
 
-    python benchmarks/bundle.py RUN/weights.safetensors --name timecycle-v1 --stages stage_1 ... [--set colour=1 ...]
+    python benchmarks/bundle.py RUN/weights.safetensors --name timecycle-v2 --stages free_1 ... [--set colour=1 ...]
 
 The card names the training footage, the licence, and the steps and hours of training, from the records of
 benchmarks/learn.py. Scores are in docs/model.md.
@@ -28,8 +28,17 @@ from timecycle.model.weights import (
 )
 
 _FOLDER = Path(__file__).parents[1] / "src" / "timecycle" / "weights"
-_FOOTAGE = "668 raw clips: UCF-101, DAVIS-2017 train, and small sets of surveillance, robot, face and everyday video"
-_TERMS = "CC-BY-NC-4.0: part of the footage is for research or non-commercial use only; see docs/model.md"
+# Footage and terms of weights, by the videos of their training runs in benchmarks/learn.py.
+_ORIGINS = {
+    ".": (
+        "668 raw clips: UCF-101, DAVIS-2017 train, and small sets of surveillance, robot, face and everyday video",
+        "CC-BY-NC-4.0: part of the footage is for research or non-commercial use only; see docs/model.md",
+    ),
+    "free": (
+        "183 raw clips of free footage (CC0, CC BY, MIT, BSD, Apache-2.0), named in THIRD_PARTY_NOTICES",
+        "Apache-2.0: all of the footage may be used commercially; see docs/model.md",
+    ),
+}
 
 
 def main() -> int:
@@ -44,10 +53,12 @@ def main() -> int:
     steps = sum(record["settings"]["steps"] for record in records)
     hours = sum(record["seconds"] for record in records) / 3600
     runs = ", ".join(chosen.stages)
+    (videos,) = {record["settings"]["videos"] for record in records}
+    footage, terms = _ORIGINS[videos]
     card = Card(
         encoder=model.config,
-        trained_on=f"{_FOOTAGE}; no labels, no other weights",
-        licence=_TERMS,
+        trained_on=f"{footage}; no labels, no other weights",
+        licence=terms,
         notes=f"{steps:,} steps of walks, {hours:.1f} hours on two CPU cores, from scratch; runs: {runs}",
         scores=trained.scores if trained else {},
         source={"weights_sha256": records[-1]["measured"]["weights_sha256"], "commit": records[-1]["commit"]},

@@ -39,8 +39,10 @@ from timecycle.propagation.settings import PropagateConfig
 
 EIGHT = ("blackswan", "bmx-trees", "camel", "dance-twirl", "goat", "horsejump-high", "libby", "parkour")
 ABLATED = "efficientnet-lite0-s8"
-_COMPARED = (DEFAULT_ENCODER, "identity", "dis-flow", "rgb", "random-resnet18", ABLATED, "vgg16")
-_WITH_ALL_STEPS = (DEFAULT_ENCODER, "rgb", ABLATED, "vgg16")
+FREE_ENCODER = "timecycle-v2"
+_BUNDLED = (DEFAULT_ENCODER, FREE_ENCODER)
+_COMPARED = (*_BUNDLED, "identity", "dis-flow", "rgb", "random-resnet18", ABLATED, "vgg16")
+_WITH_ALL_STEPS = (*_BUNDLED, "rgb", ABLATED, "vgg16")
 # Evaluations whose worst sequences docs/results.md and docs/model.md show.
 SHOWN = {
     "davis2016_480p_vgg16": "davis2016_480p_worst.png",
@@ -78,7 +80,7 @@ class Evaluation:
 def evaluations() -> Iterator[Evaluation]:
     """Yield all evaluations, the cheapest groups first."""
     controls = (
-        DEFAULT_ENCODER,
+        *_BUNDLED,
         "identity",
         "dis-flow",
         "rgb",
@@ -91,16 +93,15 @@ def evaluations() -> Iterator[Evaluation]:
     for encoder in (*controls, "random-resnet18", "random-resnet18@1", "random-resnet18@2"):
         yield small(name=f"davis2016_240p_{_file(encoder)}", find=_davis(), encoder=encoder)
     yield from _untrained("davis2016_240p", find=_davis())
-    yield Evaluation(
-        name=f"davis2016_240p_fast_{_file(DEFAULT_ENCODER)}", find=_davis(), encoder=DEFAULT_ENCODER, preset="fast"
-    )
-    for encoder in _WITH_ALL_STEPS[1:]:  # at 240p, ours is that of `fast`
+    for encoder in _BUNDLED:
+        yield Evaluation(name=f"davis2016_240p_fast_{_file(encoder)}", find=_davis(), encoder=encoder, preset="fast")
+    for encoder in _WITH_ALL_STEPS[len(_BUNDLED) :]:  # at 240p, ours are those of `fast`
         yield small(name=f"davis2016_240p_default_{_file(encoder)}", find=_davis(), encoder=encoder, preset="default")
     # All but the first reuse the predictions of the whole set.
     for encoder in (
         "random-resnet50",
         "random-resnet18",
-        DEFAULT_ENCODER,
+        *_BUNDLED,
         "identity",
         "dis-flow",
         "rgb",
@@ -121,7 +122,7 @@ def evaluations() -> Iterator[Evaluation]:
     for encoder in _COMPARED:
         yield small(name=f"badja_240p_{_file(encoder)}", find=_badja, encoder=encoder)
         yield Evaluation(name=f"jhmdb_sample_{_file(encoder)}", find=_jhmdb, encoder=encoder)
-    for encoder in (DEFAULT_ENCODER, "identity", "dis-flow", "rgb", "efficientnet-lite0-s8", "vgg16"):
+    for encoder in (*_BUNDLED, "identity", "dis-flow", "rgb", "efficientnet-lite0-s8", "vgg16"):
         yield small(name=f"reconstruction_240p_{_file(encoder)}", find=_reconstruction, encoder=encoder)
     for name, find in {"badja": _badja, "reconstruction": _reconstruction}.items():
         yield small(
@@ -149,9 +150,8 @@ def evaluations() -> Iterator[Evaluation]:
             encoder=encoder,
             preset="default",
         )
-    yield Evaluation(
-        name=f"davis2016_720p_best_{_file(DEFAULT_ENCODER)}", find=_davis(), encoder=DEFAULT_ENCODER, preset="best"
-    )
+    for encoder in _BUNDLED:
+        yield Evaluation(name=f"davis2016_720p_best_{_file(encoder)}", find=_davis(), encoder=encoder, preset="best")
     # Of all steps of docs/decisions/engine.md, each removed, then subcells added.
     ablated = {_file(f"without {name}"): without(name) for name in STEPS}
     for suffix, settings in {**ablated, "and_subcells": (*ALL, *SUBCELLS)}.items():
@@ -170,7 +170,7 @@ def _untrained(prefix: str, **common: Any) -> Iterator[Evaluation]:
     random = [f"random-{DEFAULT_ENCODER}{seed}" for seed in ("", "@1", "@2")]
     for encoder in random:
         yield one(name=f"{prefix}_{_file(encoder)}", encoder=encoder)
-    for encoder in (DEFAULT_ENCODER, *random):
+    for encoder in (*_BUNDLED, *random):
         yield one(name=f"{prefix}_{_file(encoder)}{_file(WITHOUT_COLOUR)}", encoder=encoder, without_colour=True)
 
 

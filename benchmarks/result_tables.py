@@ -24,6 +24,7 @@ from PIL import Image
 
 from capacity import NEEDED, Assumptions, Line, capacity
 from descriptors import DESCRIPTORS
+from evaluate import FREE_ENCODER
 from figures import (
     Stage,
     draw_corpus,
@@ -301,9 +302,9 @@ def _why(results: Results) -> str:
 
 
 def _what_is_learned(results: Results) -> str:
-    """Compare the bundled encoder with random weights in its own form, both with and without colour."""
+    """Compare the bundled encoders with random weights in their form, all with and without colour."""
     rows, used = [], []
-    for name in (DEFAULT_ENCODER, f"random-{DEFAULT_ENCODER}", "rgb"):
+    for name in (DEFAULT_ENCODER, FREE_ENCODER, f"random-{DEFAULT_ENCODER}", "rgb"):
         cells = []
         for prefix in ("davis2016_eight_240p", "davis2016_240p"):
             for ending in ("", WITHOUT_COLOUR):

@@ -18,15 +18,15 @@ Name = Annotated[Positional[str], arg(metavar="WEIGHTS", help="a name from `time
 
 @dataclass(frozen=True, kw_only=True)
 class List:
-    """List the bundled weights."""
+    """List the bundled weights and their licences."""
 
     def __call__(self) -> Result:
         listed = []
         for name, path in bundled_weights().items():
             card, size = read_card(path), path.stat().st_size
-            trained_on = card.trained_on if card else ""
-            out.print(f"{name}  {size / 1e6:.1f} MB  {trained_on}")
-            listed.append({"name": name, "file": path, "bytes": size, "trained_on": trained_on})
+            trained_on, licence = (card.trained_on, card.licence.partition(":")[0]) if card else ("", "")
+            out.print(f"{name}  {size / 1e6:.1f} MB  {licence}  {trained_on}")
+            listed.append({"name": name, "file": path, "bytes": size, "licence": licence, "trained_on": trained_on})
         return {"weights": listed}
 
 

@@ -18,6 +18,7 @@ COUNTED = "counted"  # not a score: the share of joints that a method predicts a
 
 _METHODS = {
     "timecycle-v1": "timecycle-v1, ours, no labels",
+    "timecycle-v2": "timecycle-v2, ours, no labels, free footage",
     "identity": "identity (copy frame 1)",
     "rgb": "RGB, mean of 8x8 px",
     "sift": "dense SIFT",
@@ -28,6 +29,7 @@ _METHODS = {
 }
 _SHORT = {
     "timecycle-v1": "timecycle-v1 (ours)",
+    "timecycle-v2": "timecycle-v2 (ours)",
     "identity": "identity",
     "rgb": "RGB",
     "dis-flow": "DIS flow",
