@@ -92,7 +92,17 @@ timecycle propagate dog.mp4 first.png -o out --encoder {encoder}
 
 Written by timecycle {__version__}. The method: Wang, Jabri and Efros, Learning Correspondence from the
 Cycle-consistency of Time, CVPR 2019 ([arXiv:{PAPER}](https://arxiv.org/abs/{PAPER})).
-{page_about(name)}"""
+{page_about(name)}{attribution(card)}"""
+
+
+def attribution(card: Card) -> str:
+    """Return the section on the footage and its owners, of weights whose card names THIRD_PARTY_NOTICES."""
+    if "THIRD_PARTY_NOTICES" not in card.trained_on:
+        return ""
+    notices = (ROOT / "THIRD_PARTY_NOTICES").read_text(encoding="utf-8")
+    _, *parts = re.split(r"^(.+)\n-{3,}\n", notices, flags=re.MULTILINE)
+    heading, text = next(part for part in zip(parts[::2], parts[1::2], strict=True) if part[0].startswith("Footage"))
+    return f"\n## {heading}\n\n```text\n{text.strip()}\n```\n"
 
 
 def page_about(name: str) -> str:

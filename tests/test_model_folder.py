@@ -50,6 +50,14 @@ def test_card_says_how_to_use_it_and_has_no_link_into_a_missing_tree(folder):
     assert all(link.startswith("https://") for link in links)
 
 
+def test_card_of_free_weights_names_the_owners_of_their_footage(tmp_path):
+    model_folder.write_folder(bundled_weights()["timecycle-v2"], tmp_path / "model")
+    readme = (tmp_path / "model" / "README.md").read_text()
+    assert 'license: "apache-2.0"' in readme
+    assert "BridgeData V2, Walke et al. 2023 (RAIL Berkeley), CC BY 4.0" in readme
+    assert "Pictures in docs/images" not in readme
+
+
 def test_weights_without_a_card_are_refused(tmp_path):
     shutil.copy(WEIGHTS, tmp_path / "mine.safetensors")
     with pytest.raises(ValueError, match=r"has no card; put mine\.json beside it"):
