@@ -516,6 +516,21 @@ def _speed_growth(results: Results) -> str:
     return f"{table}\nTime grows with this power of the amount: 1 is linear. {_origin(record)}\n"
 
 
+def _memory_course(results: Results) -> str:
+    """Tabulate the memory and the open files of one long run."""
+    record = _record(results, "scale_course")
+    measured = record["measured"]
+    base = "rss_mib_at_frame_1000"
+    files = sorted({*measured["open_files_around"], *measured["open_files_later"]})
+    rows = [
+        ["resident memory at frame 1,000", f"{measured[base]:.0f} MiB"],
+        ["highest later", f"{measured['highest_rss_mib_later']:.0f} MiB ({100 * measured['growth']:+.1f} %)"],
+        ["open files", " to ".join(str(count) for count in dict.fromkeys((files[0], files[-1])))],
+    ]
+    heads = [f"a run of {measured['frames']:,} frames of {measured['width_px']}x{measured['height_px']}", "measured"]
+    return f"{markdown(heads, rows, right=(1,))}\n{_origin(record)}\n"
+
+
 def _speed_peers(results: Results) -> str:
     """Make a table of other programs' matching times relative to ours on the same features."""
     record = _record(results, "speed_peers")
@@ -1133,6 +1148,7 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "capacity": _capacity,
     "speed": _speed,
     "speed_growth": _speed_growth,
+    "memory_course": _memory_course,
     "speed_peers": _speed_peers,
     "published_ablations": partial(_published, protocol="davis2017", group="ablation"),
     "fuzz": _fuzz,
