@@ -92,3 +92,17 @@ def test_a_compressed_member_with_damaged_bytes_is_refused(tmp_path):
     (tmp_path / "b.npz").write_bytes(bytes(content))
     with pytest.raises(LabelError, match=r"b\.npz cannot be read"):
         read_all(tmp_path / "b.npz", "tapvid")
+
+
+@pytest.mark.parametrize("kind", ["type", "group"])
+@pytest.mark.parametrize("name", ["axis0_level0", "axis0_label1", "axis1", "block0_values"])
+def test_hdf5_file_with_a_type_or_a_group_for_a_dataset_is_refused(tmp_path, kind, name):
+    h5py = pytest.importorskip("h5py")
+    pytest.importorskip("tables")
+    write_file(keypoints(), tmp_path / "a.h5", name="deeplabcut")
+    with h5py.File(tmp_path / "a.h5", "r+") as file:
+        group = file["df_with_missing"]
+        del group[name]
+        group[name] = np.dtype("f4") if kind == "type" else file.create_group("empty")
+    with pytest.raises(LabelError, match=rf"a\.h5 cannot be read: {name} is no dataset"):
+        read_all(tmp_path / "a.h5", "deeplabcut")

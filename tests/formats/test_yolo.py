@@ -79,6 +79,11 @@ def test_the_size_of_the_video_is_needed(tmp_path):
         read_file(tmp_path)
 
 
+def test_names_that_are_no_list_are_refused(tmp_path):
+    with pytest.raises(LabelError, match=r"data\.yaml has the names dog"):
+        read_file(folder(tmp_path, "0 0.5 0.5 1 1\n", "names: dog\n"), VIDEO)
+
+
 @pytest.mark.parametrize("shape", ["[0, 3]", "[3, 5]", "three", "[1e9, 3]"])
 def test_wrong_settings_of_points_are_refused(tmp_path, shape):
     with pytest.raises(LabelError, match=r"data\.yaml has the kpt_shape"):

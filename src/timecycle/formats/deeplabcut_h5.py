@@ -62,17 +62,18 @@ def _groups(file: Any) -> list[Any]:
 def _read_fixed(group: Any) -> tuple[Levels, list[list[str]], np.ndarray]:
     """Read pandas' `fixed` layout: levels and codes of both axes, and blocks of values."""
     columns = _multi_index(group, "axis0")
-    called = _multi_index(group, "axis1") if "axis1_level0" in group else {"": _texts(group["axis1"])}
+    called = _multi_index(group, "axis1") if "axis1_level0" in group else {"": _texts(_dataset(group, "axis1"))}
     blocks = sorted(name for name in group if name.startswith("block") and name.endswith("_values"))
     width = len(next(iter(columns.values())))
     values = np.full((len(next(iter(called.values()))), width), np.nan)
     wanted = {key: i for i, key in enumerate(zip(*columns.values(), strict=True))}
     for block in blocks:
-        if group[block].size > _MAX_VALUES:
+        found = _dataset(group, block)
+        if found.size > _MAX_VALUES:
             raise ValueError("it is too large")
         items = _multi_index(group, block.replace("_values", "_items"))
         for column, key in enumerate(zip(*items.values(), strict=True)):
-            values[:, wanted[key]] = group[block][:, column]
+            values[:, wanted[key]] = found[:, column]
     return columns, [path_parts(cells) for cells in zip(*called.values(), strict=True)], values
 
 
@@ -82,9 +83,10 @@ def _multi_index(group: Any, axis: str) -> Levels:
     for i in range(4):
         if f"{axis}_level{i}" not in group:
             break
-        texts, codes = _texts(group[f"{axis}_level{i}"]), group[f"{axis}_label{i}"][:]
+        level, codes = _dataset(group, f"{axis}_level{i}"), _dataset(group, f"{axis}_label{i}")[:]
+        texts = _texts(level)
         # The levels of rows have no names.
-        name = _text(group[f"{axis}_level{i}"].attrs.get("name", "")) if axis == "axis0" else str(i)
+        name = _text(level.attrs.get("name", "")) if axis == "axis0" else str(i)
         levels[name] = [texts[code] if code >= 0 else "" for code in codes.tolist()]
     if not levels:
         raise ValueError(f"{axis} has no levels")
@@ -93,7 +95,7 @@ def _multi_index(group: Any, axis: str) -> Levels:
 
 def _read_table(group: Any) -> tuple[Levels, list[list[str]], np.ndarray]:
     """Read pandas' `table` layout: one dataset of rows, whose columns are named by a pickled list."""
-    table = group["table"]
+    table = _dataset(group, "table")
     if table.size > _MAX_VALUES:
         raise ValueError("it is too large")
     rows = table[:]
@@ -124,6 +126,14 @@ def _unpickled(value: Any) -> Any:
     if len(data) > _MAX_PICKLE_BYTES:
         raise ValueError("its header is too large")
     return _Unpickler(io.BytesIO(data)).load()
+
+
+def _dataset(group: Any, name: str) -> Any:
+    """Return a dataset of a group; a damaged file may have a group or a type of its name."""
+    found = group[name]
+    if not hasattr(found, "size"):
+        raise ValueError(f"{name} is no dataset")
+    return found
 
 
 def _texts(dataset: Any) -> list[str]:

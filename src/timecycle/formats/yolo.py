@@ -162,7 +162,10 @@ def _read_settings(path: Path) -> dict[str, Any]:
             settings[key][int(item[1])] = _value(item[2])
         elif (item := re.fullmatch(r"\s*-\s+(.*?)\s*", line)) and isinstance(settings.get(key), dict):
             settings[key][len(settings[key])] = _value(item[1])
-    settings["names"] = {k: str(v) for k, v in settings.get("names", {}).items()} if "names" in settings else {}
+    names = settings.get("names", {})
+    if not isinstance(names, dict):
+        raise LabelError(f"{file} has the names {str(names)[:40]}", remedy="write names: [dog, cat]")
+    settings["names"] = {number: str(name) for number, name in names.items()}
     return settings
 
 
