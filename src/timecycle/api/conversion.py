@@ -100,9 +100,9 @@ def convert(
 
 @contextmanager
 def _replacing(target: Path) -> Iterator[Path]:
-    """Give a place to write to, which takes the place of an existing folder at the end; on any failure that one stays.
+    """Give a path to write to, which replaces an existing folder at the end; on any failure the old folder stays.
 
-    The place has the names of the target and of its parent, by which formats know their layout. One of them has a
+    The path has the names of the target and of its parent, by which formats know their layout. One of them has a
     file above both, meta.json, which is replaced with the folder.
     """
     if not target.is_dir():
