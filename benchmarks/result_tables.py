@@ -572,26 +572,25 @@ def _recipes(results: Results) -> str:
     return f"{table}\nTraining: {each}. {_origin(ordered[0][1])}\n"
 
 
-def _transfer(results: Results, *, group: Group, base: str, controls: Sequence[str] = ()) -> str:
-    """Compare runs by masks transferred in one step; differences to the base are paired over clips."""
-    prefix = "transfer_"
+def _round_trips(results: Results, *, group: Group, base: str, controls: Sequence[str] = ()) -> str:
+    """Compare runs by masks that are propagated there and back; differences to the base are paired over clips."""
+    prefix = "round_trips_"
     runs = {run.name: run for run in RUNS if run.group == group and f"{prefix}{run.name}" in results.records}
-    if base not in runs:
-        raise NoResultsError(f"there is no {prefix}{base}.json", remedy="python benchmarks/transfer.py ... --record")
     words = {name: run.description for name, run in runs.items()}
     words |= {name: method_name(name) for name in controls if f"{prefix}{name}" in results.records}
+    if base not in words:
+        raise NoResultsError(f"there is no {prefix}{base}.json", remedy="python benchmarks/round_trips.py ... --record")
     records = {name: _record(results, f"{prefix}{name}") for name in words}
     overlaps = {name: record["measured"]["overlaps"] for name, record in records.items()}
     rows = []
-    for name, kinds in overlaps.items():
-        cells = []
-        for kind, clips in kinds.items():
-            by, error = paired(clips, overlaps[base][kind])
-            cells.append(f"{fmean(clips.values()):.1f}" + ("" if name == base else f" ({by:+.1f} ± {error:.1f})"))
-        rows.append([words[name], f"{runs[name].steps:,}" if name in runs else "-", *cells])
-    clips = ", ".join(f"{len(clips)} {kind}" for kind, clips in overlaps[base].items())
-    table = markdown(["", "steps", *overlaps[base]], rows, right=(1, 2, 3, 4))
-    return f"{table}\nClips: {clips}. {_origin(records[base])}\n"
+    for name, clips in overlaps.items():
+        by, error = paired(clips, overlaps[base])
+        difference = "-" if name == base else f"{by:+.1f} ± {error:.1f}"
+        rows.append(
+            [words[name], f"{runs[name].steps:,}" if name in runs else "-", f"{fmean(clips.values()):.1f}", difference]
+        )
+    table = markdown(["", "steps", "overlap on return", "difference"], rows, right=(1, 2, 3))
+    return f"{table}\n{len(overlaps[base])} clips. {_origin(records[base])}\n"
 
 
 def _descriptors(results: Results) -> str:
@@ -1126,9 +1125,9 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "learned_ablations": partial(_learned, group="ablation"),
     "training_step": _step_cost,
     "recipes": _recipes,
-    "free_levers": partial(_transfer, group="free_lever", base="short_recipe"),
+    "free_levers": partial(_round_trips, group="free_lever", base="short_recipe"),
     "free_stages": partial(
-        _transfer, group="free", base="free_1", controls=("timecycle-v1", "vgg16", "random-timecycle-v1@0")
+        _round_trips, group="free", base="timecycle-v1", controls=("timecycle-v1", "segments", "random-timecycle-v1@0")
     ),
     "descriptors": _descriptors,
     "stages": _stages,

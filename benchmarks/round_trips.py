@@ -1,15 +1,17 @@
 """Compare encoders on real footage without labels: masks of moving regions are propagated forward, then back.
 
-    python benchmarks/round_trips.py VIDEOS --encoders NAME|FILE ... [--set colour=0] [--frames 24] [--clips 40]
+    python benchmarks/round_trips.py VIDEOS --encoders NAME|FILE ... [--set colour=0] [--record]
 
 A mask is what moves unlike the camera in the first frames of a video (DIS optical flow minus its median), with an
 outline that follows the image (GrabCut). Its return is compared with the start as `timecycle tune` does, whose cycle
 error ranks settings as true J&F does (docs/research/corrections.md). Plain inference at 240 pixels. Prints
-the mean return overlap, 1 - cycle error, and paired differences to the first encoder with standard errors.
+the mean return overlap, 1 - cycle error, in per cent, and paired differences to the first encoder with standard errors.
+With --record the overlaps of every clip are written to round_trips_NAME.json.
 """
 
 import argparse
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,7 @@ import numpy as np
 from bundle import load_changed, random_changed
 from cached_encoder import CachedEncoder
 from inference import plain_at_240
+from record import write_record
 from timecycle.data.corpus.index import find_videos
 from timecycle.labels import Masks
 from timecycle.labels.grab_cut import OUTSIDE, PROBABLY_INSIDE, PROBABLY_OUTSIDE, grab_cut
@@ -87,14 +90,14 @@ def moving_region(first: np.ndarray, later: np.ndarray) -> np.ndarray | None:
 
 
 def return_overlaps(regions: Sequence[Region], encoder: Encoder, *, frames: int) -> dict[str, float]:
-    """Return the overlap of what comes back with the start, by video."""
+    """Return the overlap of what comes back with the start, by video, in per cent."""
     config = plain_at_240()
     overlaps = {}
     for region in regions:
         candidate = Candidate("plain", CachedEncoder(encoder), config)
         with open_video(region.path) as video:
             [tuned] = tune(video, 0, Masks.of(region.mask), [candidate], frames=frames)
-        overlaps[region.path.name] = 1 - tuned.cycle_error
+        overlaps[region.path.name] = 100 * (1 - tuned.cycle_error)
     return overlaps
 
 
@@ -124,17 +127,31 @@ def main() -> int:
     parser.add_argument("--encoders", nargs="+", default=[DEFAULT_ENCODER])
     parser.add_argument("--set", nargs="*", default=[], help="settings of the descriptor, such as colour=0")
     parser.add_argument("--frames", type=int, default=24)
-    parser.add_argument("--clips", type=int, default=40)
+    parser.add_argument("--clips", type=int, default=60)
+    parser.add_argument("--record", action="store_true", help="write round_trips_NAME.json of each encoder")
     chosen = parser.parse_args()
     regions = list(find_regions(chosen.videos, frames=chosen.frames, most=chosen.clips))
     base: dict[str, float] = {}
     for name in chosen.encoders:
-        encoder = changed_encoder(name, chosen.set)
+        encoder, began = changed_encoder(name, chosen.set), time.monotonic()
         overlaps = return_overlaps(regions, encoder, frames=chosen.frames)
         base = base or overlaps
+        if chosen.record:
+            write_record(
+                f"round_trips_{Path(name).stem}",
+                settings={
+                    "encoder": Path(name).name,
+                    "weights_sha256": encoder.sha256,
+                    "changed": chosen.set,
+                    "frames": chosen.frames,
+                },
+                measured={"overlaps": overlaps},
+                seconds=time.monotonic() - began,
+            )
         difference, error = paired(overlaps, base)
         print(
-            f"{name}: {fmean(overlaps.values()):.4f} of {len(overlaps)}, {difference:+.4f} +- {error:.4f}", flush=True
+            f"{name}: {fmean(overlaps.values()):.1f} of {len(overlaps)} clips, {difference:+.1f} +- {error:.1f}",
+            flush=True,
         )
     return 0
 

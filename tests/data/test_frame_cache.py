@@ -1,6 +1,7 @@
 """The memory for decoded frames: bounded, in the order of use, and without effect on what is read."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,13 @@ import pytest
 from training_footage import world
 
 from made_videos import write_video
+from timecycle.data.augment import clips
 from timecycle.data.augment.clips import ClipConfig, ClipReader, usable
-from timecycle.data.corpus.footage import FolderFootage
+from timecycle.data.corpus.footage import FolderFootage, read_frames
 from timecycle.data.corpus.frame_cache import FrameCache
 from timecycle.data.corpus.index import make_index
 from timecycle.data.corpus.order import generator
+from timecycle.errors import VideoError
 
 CLIPS = ClipConfig(frames=3, short_side_px=56, crop_px=48)
 
@@ -61,12 +64,12 @@ def test_clips_are_the_same_with_and_without_it(tmp_path: Path, limit_bytes: flo
     cached = ClipReader(footage, CLIPS, seed=0, cache=FrameCache(limit_bytes))
     keys = [(epoch, position) for epoch in range(4) for position in range(len(footage))]
 
-    def clips(reader: ClipReader) -> list[bytes]:
+    def read_all(reader: ClipReader) -> list[bytes]:
         return [reader.read(*key, generator(seed=0, epoch=key[0], position=key[1])).frames.tobytes() for key in keys]
 
-    expected = clips(plain)
-    assert clips(cached) == expected
-    assert clips(cached) == expected
+    expected = read_all(plain)
+    assert read_all(cached) == expected
+    assert read_all(cached) == expected
 
 
 def test_what_is_kept_is_not_read_again(tmp_path: Path):
@@ -78,3 +81,31 @@ def test_what_is_kept_is_not_read_again(tmp_path: Path):
     shutil.rmtree(videos)
     again = reader.read(0, 0, generator(seed=0, epoch=0, position=0)).frames
     assert np.array_equal(first, again)
+
+
+@pytest.mark.parametrize(("limit_bytes", "is_kept"), [(1e9, True), (30_000, False)])
+def test_footage_that_fits_is_decoded_once(tmp_path: Path, limit_bytes: float, is_kept: bool):
+    videos = tmp_path / "videos"
+    write_video(videos / "a.mp4", world(0).frames())
+    footage = FolderFootage(videos, usable(make_index(videos, tmp_path / "index.jsonl").entries, CLIPS))
+    cache = FrameCache(limit_bytes)
+    ClipReader(footage, CLIPS, seed=0, cache=cache).read(0, 0, generator(seed=0, epoch=0, position=0))
+    [entry] = footage.entries
+    assert all(cache.get("a.mp4", index) is not None for index in range(entry.frames)) == is_kept
+
+
+def test_damage_elsewhere_in_a_video_does_not_change_its_clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    videos = tmp_path / "videos"
+    write_video(videos / "a.mp4", world(0).frames())
+    footage = FolderFootage(videos, usable(make_index(videos, tmp_path / "index.jsonl").entries, CLIPS))
+    expected = ClipReader(footage, CLIPS, seed=0).read(0, 0, generator(seed=0, epoch=0, position=0)).frames
+
+    def damaged(path: Path, indices: Sequence[int]) -> list[np.ndarray]:
+        if len(indices) == footage.entries[0].frames:
+            raise VideoError("a frame that no clip needs is damaged", remedy="none")
+        return read_frames(path, indices)
+
+    monkeypatch.setattr(clips, "read_frames", damaged)
+    reader = ClipReader(footage, CLIPS, seed=0, cache=FrameCache(1e9))
+    assert np.array_equal(reader.read(0, 0, generator(seed=0, epoch=0, position=0)).frames, expected)
+    assert not reader.unreadable

@@ -6,6 +6,7 @@ motion in the clip is motion in the video. Static clips would reward a static so
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +25,7 @@ from timecycle.shortages import raise_if_shortage
 
 _log = logging.getLogger(__name__)
 
+_MOST_KEPT = 10_000  # videos that are looked at to see if all of them fit into the cache
 _MIN_ATTEMPTS = 24  # draws of a video until a clip has motion; fewer videos are drawn from repeatedly
 
 
@@ -109,10 +111,22 @@ def choose_clip(entry: Entry, config: ClipConfig, rng: np.random.Generator) -> C
 
 
 def read_clip(
-    path: Path, entry: Entry, choice: ClipChoice, config: ClipConfig, cache: FrameCache | None = None
+    path: Path,
+    entry: Entry,
+    choice: ClipChoice,
+    config: ClipConfig,
+    cache: FrameCache | None = None,
+    *,
+    read_all: bool = False,
 ) -> UInt8[np.ndarray, "frames crop crop 3"]:
-    """Read the pixels of a clip: without bars, resized, cropped, and mirrored if chosen."""
-    images = _cached_frames(path, entry, choice.frames, cache) if cache else read_frames(path, choice.frames)
+    """Read the pixels of a clip: without bars, resized, cropped, and mirrored if chosen.
+
+    With `read_all`, the first clip of a video puts all its frames into the cache.
+    """
+    if cache:
+        images = _cached_frames(path, entry, choice.frames, cache, read_all=read_all)
+    else:
+        images = read_frames(path, choice.frames)
     height, width, _ = images[0].shape
     if (height, width) != (entry.height_px, entry.width_px):
         raise VideoError(
@@ -123,15 +137,38 @@ def read_clip(
 
 
 def _cached_frames(
-    path: Path, entry: Entry, indices: Sequence[int], cache: FrameCache
+    path: Path, entry: Entry, indices: Sequence[int], cache: FrameCache, *, read_all: bool
 ) -> list[UInt8[np.ndarray, "height width 3"]]:
     kept = {index: frame for index in indices if (frame := cache.get(entry.path, index)) is not None}
     missing = [index for index in indices if index not in kept]
+    if missing and read_all:
+        # Damage elsewhere in the video must not change which clips can be read.
+        with suppress(VideoError):
+            kept |= _read_into(cache, path, entry, range(entry.first, entry.first + entry.frames))
+            missing = []
     if missing:
-        for index, frame in zip(missing, read_frames(path, missing), strict=True):
-            cache.put(entry.path, index, frame)
-            kept[index] = frame
+        kept |= _read_into(cache, path, entry, missing)
     return [kept[index] for index in indices]
+
+
+def _read_into(
+    cache: FrameCache, path: Path, entry: Entry, indices: Sequence[int]
+) -> dict[int, UInt8[np.ndarray, "height width 3"]]:
+    frames = dict(zip(indices, read_frames(path, indices), strict=True))
+    for index, frame in frames.items():
+        cache.put(entry.path, index, frame)
+    return frames
+
+
+def _fits(footage: Footage, cache: FrameCache) -> bool:
+    """Whether all frames of the videos fit into the cache; asking that of a large corpus would itself take long."""
+    if len(footage) > _MOST_KEPT:
+        return False
+    try:
+        entries = [footage[sample] for sample in range(len(footage))]
+    except VideoError:  # one is lost, which matters only when it is read
+        return False
+    return sum(3 * entry.frames * entry.width_px * entry.height_px for entry in entries) <= cache.limit_bytes
 
 
 def clip_motion(frames: UInt8[np.ndarray, "frames height width 3"]) -> float:
@@ -179,6 +216,8 @@ class ClipReader:
         self._order = footage.order(seed=seed)
         self._max_unreadable = max_unreadable
         self._cache = cache
+        # Decoding two frames of a short clip costs half as much as decoding all of it.
+        self._read_all = cache is not None and _fits(footage, cache)
 
     def __len__(self) -> int:
         """Return the number of samples in an epoch: one clip of every video."""
@@ -213,7 +252,7 @@ class ClipReader:
             path = self._footage.path(entry)
             for _ in range(self._config.tries):
                 choice = choose_clip(entry, self._config, rng)
-                frames = read_clip(path, entry, choice, self._config, self._cache)
+                frames = read_clip(path, entry, choice, self._config, self._cache, read_all=self._read_all)
                 if clip_motion(frames) >= self._config.min_motion:
                     return Clip(frames, entry.path, choice)
         except VideoError as error:

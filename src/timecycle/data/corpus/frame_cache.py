@@ -16,7 +16,7 @@ class FrameCache:
     """
 
     def __init__(self, limit_bytes: float) -> None:
-        self._limit_bytes = limit_bytes
+        self.limit_bytes = limit_bytes
         self._bytes = 0
         self._frames: OrderedDict[tuple[str, int], Image] = OrderedDict()
         self._lock = Lock()
@@ -37,5 +37,5 @@ class FrameCache:
             before = self._frames.pop((video, index), None)
             self._frames[video, index] = kept
             self._bytes += kept.nbytes - (0 if before is None else before.nbytes)
-            while self._bytes > self._limit_bytes:
+            while self._bytes > self.limit_bytes:
                 self._bytes -= self._frames.popitem(last=False)[1].nbytes
