@@ -93,8 +93,8 @@ _COLOURS = tuple(
         "blur": 0.2,
     }.items()
 )
-# The recipe of `bundled` in smaller and more steps; in bf16 where the processor multiplies it, which is several times as
-# fast.
+# The recipe of `bundled` in smaller and more steps, and in bf16 where the processor multiplies it, which is several
+# times as fast.
 _FREE = (
     "batch=8",
     "precision=auto",
