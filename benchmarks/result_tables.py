@@ -276,8 +276,8 @@ def _why(results: Results) -> str:
     )
     auroc = _record(results, "confidence_default")["measured"]["scores"]["fused"]["auroc_j50"]
     corrected = _record(results, "corrections")["measured"]["scores"]["JF_by_corrections"]["ours, together"]
-    short, long = (run for run in _record(results, "scale_memory")["measured"]["runs"] if run["height_px"] == 64)
-    objects = _record(results, "scale_objects")["measured"]["ratio_100_over_1"]
+    course = _record(results, "scale_course")["measured"]
+    objects = dict(_record(results, "speed_growth")["measured"]["curves"]["objects"])
     kills = [_record(results, name)["measured"] for name in ("command_kills", "kills")]
     fuzz = _record(results, "fuzz")["measured"]
     damage = sum(kind["crash"] + kind["hang"] for kind in fuzz["by_kind"].values())
@@ -285,14 +285,14 @@ def _why(results: Results) -> str:
         "One annotated frame is enough to begin": f"""J&F {100 * ours.scores["JF"]:.1f} on DAVIS-2016 val from the first
             mask alone, learned without a single label; colour alone has {100 * colour.scores["JF"]:.1f}
             ([results](docs/results.md)).""",
-        "It says where it is wrong": f"""of a good frame and a bad one, its confidence finds the bad one in
-            {100 * auroc:.0f} of 100 cases ([confidence](docs/confidence.md)).""",
-        "Few corrections go far": f"""one suggested frame takes J&F from {100 * corrected[0]:.1f} to
+        "It says where it is wrong": f"""of a frame with J above 0.5 and one below, the confidence of the bad one is
+            lower in {100 * auroc:.0f} of 100 cases ([how this was measured](docs/research/confidence.md)).""",
+        "Few corrections go far": f"""one corrected frame takes J&F from {100 * corrected[0]:.1f} to
             {100 * corrected[1]:.1f}, three to {100 * corrected[3]:.1f} ([at 240p](docs/research/corrections.md)).""",
-        "A laptop is enough": f"""a 480p frame takes {ours.seconds / ours.frames_predicted:.2f} s on one core, and 100
-            objects take {objects:.2f} times as long as one ([speed](docs/speed.md)); memory does not grow with the
-            video, {short["peak_rss_mib"]:.0f} MiB at {short["frames"]} frames and {long["peak_rss_mib"]:.0f} MiB at
-            {long["frames"]:,}.""",
+        "A laptop is enough": f"""labels of a 480p frame take {ours.seconds / ours.frames_predicted:.2f} s on one core,
+            and 100 objects {objects[100] / objects[1]:.1f} times as long as one ([speed](docs/speed.md)); memory hardly
+            grows with the video, from {course["rss_mib_at_frame_1000"]:.0f} MiB at frame 1,000 to
+            {course["highest_rss_mib_later"]:.0f} MiB at frame {course["frames"]:,}.""",
         "Nothing is lost": f"""{sum(one["kills"] for one in kills)} kills, {sum(one["differences"] for one in kills)}
             differing files; {fuzz["inputs"]:,} damaged inputs, {damage} crashes or hangs
             ([robustness](docs/robustness.md)).""",
@@ -494,7 +494,7 @@ the bare encoder encodes {1 / fast["seconds_bare"]:.1f}. {threads["threads"]} th
 {threads["ratios"]["one_thread_over_all"]:.2f} times as fast as one. Labels equal those of float64 matching in
 {same["same_pixels"]:.5%} of the pixels of {same["frames"]} frames
 ({same["same_pixels_worst_frame"]:.5%} in the worst frame).
-{_origin(parts["whole"])}"""
+{" ".join(dict.fromkeys(map(_origin, parts.values())))}"""
     return f"{table}\n{' '.join(text.split())}\n"
 
 
@@ -990,7 +990,8 @@ def _kills(results: Results) -> str:
     ]
     table = markdown(["what is killed", "SIGKILLs", "differing files", "program"], rows, right=(1, 2))
     repeated = training["measured"]["most_steps_redone"]
-    return f"{table}\nTraining repeated at most {repeated} steps after a kill. {_origin(commands)}\n"
+    origins = " ".join(dict.fromkeys(map(_origin, (commands, training))))
+    return f"{table}\nTraining repeated at most {repeated} steps after a kill. {origins}\n"
 
 
 def _capacity(results: Results) -> str:

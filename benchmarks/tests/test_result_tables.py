@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -320,3 +322,19 @@ def test_check_exits_with_1_for_stale_blocks_and_2_for_errors(tree, monkeypatch,
 def test_tables_and_plots_of_this_repository_are_up_to_date():
     """After a change of benchmarks/results run `python benchmarks/result_tables.py`."""
     assert script.find_stale(ROOT) == []
+
+
+def test_commits_that_results_name_are_in_the_history_or_listed_as_lost():
+    git = ["git", "-C", str(ROOT), "rev-list", "--all"]
+    known = subprocess.run(git, capture_output=True, text=True, check=False)
+    if known.returncode != 0 or (ROOT / ".git" / "shallow").exists():
+        pytest.skip("there is no whole history here")
+    history = set(known.stdout.split())
+    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    listed = text.partition("A few of them (")[2].partition(")")[0]
+    unknown = {}
+    for path in (ROOT / "benchmarks" / "results").glob("*.json"):
+        for commit in re.findall(r"\b[0-9a-f]{40}\b", str(json.loads(path.read_text(encoding="utf-8")).get("commit"))):
+            if commit not in history:
+                unknown.setdefault(commit[:7], []).append(path.name)
+    assert set(unknown) == set(listed.split(", ")), unknown
