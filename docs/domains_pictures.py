@@ -2,6 +2,7 @@
 
 Annotates the first frame of clips from laboratories with boxes or points, propagates with the default settings, and
 puts a few frames side by side with the confidence of every object. Credits and licences of the clips: docs/domains.md.
+The name `tutorial_mouse` makes the picture of docs/tutorials/mouse.md, by the commands of that page.
 """
 
 import os
@@ -100,11 +101,36 @@ CASES = {
 }
 
 
+TUTORIAL = "tutorial_mouse"
+TUTORIAL_POINTS = "frame,name,x,y,visible\n24,nose,378,273,1\n24,wheel,325,137,1\n"
+TUTORIAL_WIDTH_PX = 900
+
+
 def main() -> None:
     data = Path(sys.argv[1] if len(sys.argv) > 1 else os.environ["TIMECYCLE_DATA"])
-    for name in sys.argv[2:] or CASES:
+    for name in sys.argv[2:] or (*CASES, TUTORIAL):
         with tempfile.TemporaryDirectory() as folder:
-            _picture(name, CASES[name], data, Path(folder))
+            if name == TUTORIAL:
+                _tutorial_picture(data, Path(folder))
+            else:
+                _picture(name, CASES[name], data, Path(folder))
+
+
+def _tutorial_picture(data: Path, work: Path) -> None:
+    """Propagate two points through the first 60 frames of the mouse, and save a smaller copy of the contact sheet."""
+    (work / "points.csv").write_text(TUTORIAL_POINTS, encoding="utf-8")
+    _run("frames", data / CASES["mouse"].video, *range(60), "-o", work / "clip")
+    _run("propagate", work / "clip", work / "points.csv", "--fps", 250, "-o", work / "run")
+    sheet = Run(work / "run").show()
+    height_px = round(sheet.height * TUTORIAL_WIDTH_PX / sheet.width)
+    smaller = sheet.resize((TUTORIAL_WIDTH_PX, height_px), Image.Resampling.LANCZOS)
+    smaller.save(IMAGES / "tutorial_mouse.jpg", quality=85, optimize=True)
+
+
+def _run(*words: str | int | Path) -> None:
+    """Run a command of timecycle; end if it fails."""
+    if timecycle([*map(str, words)]) != 0:
+        sys.exit(f"failed: timecycle {' '.join(map(str, words))}")
 
 
 def _picture(name: str, case: Case, data: Path, work: Path) -> None:
@@ -120,8 +146,7 @@ def _picture(name: str, case: Case, data: Path, work: Path) -> None:
         words += [work / "points.csv"]
     if case.boxes:
         words += [word for box in case.boxes for word in ("--box", ",".join(map(str, _within(box, case.crop))))]
-    if timecycle([*map(str, words), *case.options, "-o", str(run)]) != 0:
-        sys.exit(f"failed: timecycle {' '.join(map(str, words))}")
+    _run(*words, *case.options, "-o", run)
     shots = _shots(clip, Run(run), case)
     sheet: np.ndarray = contact_sheet(shots, columns=case.columns, width_px=320 if case.columns == 3 else 240)
     Image.fromarray(sheet).save(IMAGES / f"domain_{name}.jpg", quality=80, optimize=True)
