@@ -1,7 +1,7 @@
 """Compiles the kernel into the package where there is a C++ compiler. Without one the package is complete all the same:
 matching then runs in torch. After a change of kernel.cpp: python hatch_build.py
 
-It also makes the README readable outside of the repository: see AbsoluteLinks.
+It also makes the README readable outside of the repository: see ReadmeForIndex.
 """
 
 import os
@@ -47,15 +47,16 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
 
 
-class AbsoluteLinks(MetadataHookInterface):
+class ReadmeForIndex(MetadataHookInterface):
     """Called by hatchling for the metadata, which hold the README as the package index shows it.
 
-    There is no docs/ beside it there, so links must name the repository. Its address has one home, `Repository` in
-    [project.urls]; without one the links stay as they are, and .ci/release_check.py refuses to release.
+    There is no checkout there, so the package is installed by its name; nor is there a docs/ beside it, so links must
+    name the repository. Its address has one home, `Repository` in [project.urls]; without one the links stay as they
+    are, and .ci/release_check.py refuses to release.
     """
 
     def update(self, metadata: dict[str, Any]) -> None:
-        text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
+        text = install_by_name((Path(self.root) / "README.md").read_text(encoding="utf-8"))
         repository = metadata.get("urls", {}).get("Repository", "").rstrip("/")
         if repository:
             (version,) = re.findall(
@@ -63,6 +64,16 @@ class AbsoluteLinks(MetadataHookInterface):
             )
             text = link_to(text, repository, tag=f"v{version}")
         metadata["readme"] = {"content-type": "text/markdown", "text": text}
+
+
+def install_by_name(readme: str) -> str:
+    """Return the README with commands that install the package from the index, not from a checkout.
+
+    A comment behind a command keeps its column.
+    """
+    name = "timecycle"
+    readme = readme.replace("pip install '.[", f"pip install '{name}[").replace("# from a checkout; ", "# ")
+    return re.sub(rf"pip install \.(?: {{{len(name) - 1}}}(?= )|(?=[\s`]|$))", f"pip install {name}", readme)
 
 
 def link_to(readme: str, repository: str, *, tag: str) -> str:

@@ -3,7 +3,7 @@
     python .ci/model_folder.py WEIGHTS.safetensors -o FOLDER [--hub ORGANISATION/NAME]
     hf upload ORGANISATION/NAME FOLDER
 
-The card beside the weights says what they are. Where docs/model.md is about these weights, its sections follow.
+The card beside the weights says what they are. What docs/model.md says about these weights follows.
 Nothing is uploaded here.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from timecycle.errors import TimecycleError
 from timecycle.model.hub import from_pretrained, save_pretrained
-from timecycle.model.weights import Card, read_card, verify_weights
+from timecycle.model.weights import Card, bundled_weights, read_card, verify_weights
 from timecycle.version import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -106,12 +106,22 @@ def attribution(card: Card) -> str:
 
 
 def page_about(name: str) -> str:
-    """Return the sections of docs/model.md if it is about these weights, with links that work elsewhere."""
+    """Return what docs/model.md says about these weights, with links that work elsewhere.
+
+    That is the body of the section named after them; of the weights that the page itself is named after, all sections
+    but those named after other weights.
+    """
     page = (ROOT / "docs" / "model.md").read_text(encoding="utf-8")
-    if not page.startswith(f"# {name}\n"):
+    top, *parts = re.split(r"^## (.+)\n", page, flags=re.MULTILINE)
+    sections = dict(zip(parts[::2], parts[1::2], strict=True))
+    if name in sections:
+        text = f"\n{sections[name].strip()}\n"
+    elif top.startswith(f"# {name}\n"):
+        others = bundled_weights()
+        text = "".join(f"\n## {title}\n\n{body.strip()}\n" for title, body in sections.items() if title not in others)
+    else:
         return ""
-    sections = page[page.index("\n## ") :]
-    sections = re.sub(r"!\[[^]]*\]\([^)]*\)\n*|<!-- .*? -->\n", "", sections)  # pictures and marks of generated tables
+    text = re.sub(r"!\[[^]]*\]\([^)]*\)\n*|<!-- .*? -->\n", "", text)  # pictures and marks of generated tables
     urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
     repository = urls.get("Repository", "").rstrip("/")
 
@@ -122,7 +132,7 @@ def page_about(name: str) -> str:
         page = "model.md" if target.startswith("#") else ""
         return f"[{text}]({repository}/blob/v{__version__}/docs/{page}{target})" if repository else text
 
-    return re.sub(r"\[([^]]*)\]\(([^)]+)\)", link, sections)
+    return re.sub(r"\[([^]]*)\]\(([^)]+)\)", link, text)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """The release checklist: everything that must be in place before a version is published. Fails if anything is missing.
 
-    python .ci/release_check.py --dist DIST --model FOLDER --site SITE [--tag v1.2.3]
+    python .ci/release_check.py --dist DIST --model FOLDER... --site SITE [--tag v1.2.3]
 
-DIST holds the sdist and the wheels, FOLDER the model (.ci/model_folder.py), SITE the pages (make docs). Without --tag
-the tag of the newest commit counts. It needs nothing but Python and git.
+DIST holds the sdist and the wheels, each FOLDER the bundled encoder that it is named after (.ci/model_folder.py), SITE
+the pages (make docs). Without --tag the tag of the newest commit counts. It needs nothing but Python and git.
 """
 
 import argparse
@@ -37,21 +37,23 @@ CONTENTS = (  # beginnings of names in every wheel
     "timecycle/presets/propagate/default.toml",
     "timecycle/ui/static/index.html",
     "timecycle/ui/static/main.js",
-    "timecycle/weights/timecycle-v",
+    "timecycle/weights/timecycle-v1-",
+    "timecycle/weights/timecycle-v2-",
 )
-PLACEHOLDER = re.compile(r"\b(TODO|FIXME|XXX|TBD|OWNER/|placeholder)", re.IGNORECASE)
+PLACEHOLDER = re.compile(r"\b(TODO|FIXME|XXX|TBD|OWNER/|(?<!no )placeholder)", re.IGNORECASE)
+FROM_CHECKOUT = re.compile(r"pip install ['\"]?\.(?=[\[\s`]|$)")  # as a README says it until there is a release
 FRONT_MATTER = ("license", "library_name", "pipeline_tag", "tags")  # what the Hub reads from a model's README.md
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description="Check that everything is in place for a release.")
     arguments.add_argument("--dist", type=Path, required=True, help="folder of the sdist and the wheels")
-    arguments.add_argument("--model", type=Path, required=True, help="folder that .ci/model_folder.py wrote")
+    arguments.add_argument("--model", type=Path, nargs="+", required=True, help="what .ci/model_folder.py wrote")
     arguments.add_argument("--site", type=Path, required=True, help="folder that `make docs` wrote")
     arguments.add_argument("--tag", help="the tag to publish; without it that of the newest commit")
     given = arguments.parse_args()
     failed = False
-    for what, problems in check_all(ROOT, dist=given.dist, model=given.model, site=given.site, tag=given.tag):
+    for what, problems in check_all(ROOT, dist=given.dist, models=given.model, site=given.site, tag=given.tag):
         print(f"{'MISSING' if problems else 'ok     '}  {what}")
         for problem in problems:
             print(f"         {problem}")
@@ -61,7 +63,9 @@ def main() -> None:
     print("release_check: ready")
 
 
-def check_all(root: Path, *, dist: Path, model: Path, site: Path, tag: str | None) -> Iterator[tuple[str, list[str]]]:
+def check_all(
+    root: Path, *, dist: Path, models: list[Path], site: Path, tag: str | None
+) -> Iterator[tuple[str, list[str]]]:
     """Yield the name of each check with the problems that it found."""
     version = read_version(root)
     yield "one version everywhere", list(check_version(root, version, tag))
@@ -72,7 +76,7 @@ def check_all(root: Path, *, dist: Path, model: Path, site: Path, tag: str | Non
     yield "sdist", list(check_sdist(root, dist, version))
     yield "wheels", list(check_wheels(root, dist, version))
     yield "pages", [] if (site / "index.html").is_file() else [f"{site} has no index.html: make docs"]
-    yield "model folder", list(check_model(model))
+    yield "model folders", list(check_models(root, models))
 
 
 def read_version(root: Path) -> str:
@@ -132,6 +136,16 @@ def check_licences(root: Path) -> Iterator[str]:
             yield f"{card.name} says {licence or 'no licence'}; the package says {expression}"
         elif not any(licence in text for text in texts) and licence != "Apache-2.0":
             yield f"{licence}, the licence of {card.name}, is in none of {', '.join(files)}"
+    cited = read_citation_licences(root)
+    if cited != [code := expression.partition(" AND ")[0]]:
+        yield f"CITATION.cff says {', '.join(cited) or 'nothing'} for license; the code is under {code}"
+
+
+def read_citation_licences(root: Path) -> list[str]:
+    """Return the licences in CITATION.cff: one behind `license:`, or a list below it, which means a choice."""
+    citation = (root / "CITATION.cff").read_text(encoding="utf-8")
+    found = re.search(r"^license:(.*(?:\n *- .*)*)", citation, re.MULTILINE)
+    return re.findall(r"\w[\w.+-]*", re.sub(r"#.*", "", found[1])) if found else []
 
 
 def check_repository(root: Path) -> Iterator[str]:
@@ -144,7 +158,7 @@ def check_repository(root: Path) -> Iterator[str]:
 def check_placeholders(root: Path) -> Iterator[str]:
     """Look for words that stand for something to be written."""
     names = ("README.md", "CHANGELOG.md", "CITATION.cff", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md")
-    for path in [*(root / name for name in names), *sorted((root / "docs").glob("*.md"))]:
+    for path in [*(root / name for name in names), *sorted((root / "docs").rglob("*.md"))]:
         if not path.is_file():
             yield f"{path.name} is missing"
             continue
@@ -204,13 +218,26 @@ def check_metadata(root: Path, metadata: Message, version: str) -> Iterator[str]
         yield f"its metadata says version {metadata['Version']}"
     if metadata["License-Expression"] != project["license"] or sorted(files) != sorted(project["license-files"]):
         yield f"its metadata says {metadata['License-Expression']} in {files}"
-    for target in re.findall(r"\]\((?!https?://)([^)]+)\)", str(metadata.get_payload())):
+    readme = str(metadata.get_payload())
+    for target in re.findall(r"\]\((?!https?://)([^)]+)\)", readme):
         yield f"its README has the relative link {target}, which leads nowhere on the package index"
         break  # one says it all
+    if found := FROM_CHECKOUT.search(readme):
+        yield f"its README says {found[0]}, which needs a checkout"
+
+
+def check_models(root: Path, folders: list[Path]) -> Iterator[str]:
+    """Look into the folders for the Hub, of which each bundled encoder has one of its name."""
+    cards = sorted((root / "src/timecycle/weights").glob("*.json"))
+    for name in dict.fromkeys(re.sub(r"-[0-9a-f]{8}$", "", card.stem) for card in cards):
+        if name not in {folder.name for folder in folders}:
+            yield f"--model lacks the folder of {name}: python .ci/model_folder.py WEIGHTS -o model/{name}"
+    for folder in folders:
+        yield from check_model(folder)
 
 
 def check_model(folder: Path) -> Iterator[str]:
-    """Look into the folder for the Hub: weights as their config says, and the front matter that it reads."""
+    """Look into a folder for the Hub: weights as their config says, and the front matter that it reads."""
     missing = [name for name in ("README.md", "config.json", "model.safetensors") if not (folder / name).is_file()]
     if missing:
         yield f"{folder} lacks {', '.join(missing)}: python .ci/model_folder.py WEIGHTS -o {folder}"

@@ -1,8 +1,11 @@
 """The folder for the Hugging Face Hub: what it holds is read by the Hub's own library and by ours."""
 
 import dataclasses
+import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,9 @@ import model_folder
 import release_check
 from timecycle.model.hub import from_pretrained
 from timecycle.model.weights import bundled_weights, load_weights, read_card
+from timecycle.version import __version__
 
+ROOT = Path(__file__).parents[1]
 (NAME, WEIGHTS), *_ = bundled_weights().items()
 
 
@@ -56,6 +61,100 @@ def test_card_of_free_weights_names_the_owners_of_their_footage(tmp_path):
     assert 'license: "apache-2.0"' in readme
     assert "BridgeData V2, Walke et al. 2023 (RAIL Berkeley), CC BY 4.0" in readme
     assert "Pictures in docs/images" not in readme
+
+
+PAGE = """# timecycle-v1
+
+The default.
+
+## How good it is
+
+![worst](images/worst.png)
+
+Better than [random](results.md#masks).
+
+### Limits
+
+Smoke.
+
+## timecycle-v2
+
+Free footage. Less accurate than [the default](#how-good-it-is).
+
+### Limits
+
+[Arms](https://host.example/arms).
+
+## Terms
+
+Or [`timecycle-v2`](#timecycle-v2).
+"""
+
+
+def test_card_of_an_encoder_holds_its_own_part_of_the_page(tmp_path, monkeypatch):
+    monkeypatch.setattr(model_folder, "ROOT", tmp_path)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "model.md").write_text(PAGE)
+    (tmp_path / "pyproject.toml").write_text('[project]\nurls = { Repository = "https://host.example/a" }\n')
+    docs = f"https://host.example/a/blob/v{__version__}/docs"
+    assert (
+        model_folder.page_about("timecycle-v1")
+        == f"""
+## How good it is
+
+Better than [random]({docs}/results.md#masks).
+
+### Limits
+
+Smoke.
+
+## Terms
+
+Or [`timecycle-v2`]({docs}/model.md#timecycle-v2).
+"""
+    )
+    assert (
+        model_folder.page_about("timecycle-v2")
+        == f"""
+Free footage. Less accurate than [the default]({docs}/model.md#how-good-it-is).
+
+### Limits
+
+[Arms](https://host.example/arms).
+"""
+    )
+    assert model_folder.page_about("mine") == ""
+
+
+def test_page_has_a_part_about_every_bundled_encoder():
+    parts = {name: model_folder.page_about(name) for name in bundled_weights()}
+    assert all(parts.values())
+    assert not any(f"\n## {name}\n" in part for name in parts for part in parts.values())
+
+
+@pytest.mark.slow  # runs a process of torch for each encoder
+def test_release_workflow_makes_a_folder_of_every_bundled_encoder(tmp_path):
+    yaml, bash = pytest.importorskip("yaml"), shutil.which("bash")
+    if bash is None:
+        pytest.skip("the steps of the workflow need bash")
+    workflow = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
+    lines = [step.get("run", "") for step in workflow["jobs"]["checklist"]["steps"]]
+    (making,) = (line for line in lines if "model_folder.py" in line)
+    (checking,) = (line for line in lines if "release_check.py" in line)
+    assert " --model model/* " in checking
+    for name in (".ci", "docs", "pyproject.toml", "src", "THIRD_PARTY_NOTICES"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    search = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    done = subprocess.run(
+        [bash, "-e", "-c", making], cwd=tmp_path, env={**os.environ, "PATH": search}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    folders = sorted((tmp_path / "model").iterdir())
+    assert [folder.name for folder in folders] == sorted(bundled_weights())
+    assert list(release_check.check_models(ROOT, folders)) == []
+    for folder in folders:
+        ours, theirs = load_weights(bundled_weights()[folder.name]).state_dict(), from_pretrained(folder).state_dict()
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 def test_weights_without_a_card_are_refused(tmp_path):

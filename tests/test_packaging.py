@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import release_check
 from timecycle.version import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -54,14 +55,42 @@ def test_links_of_the_readme_become_absolute():
 
 
 def test_address_of_the_repository_decides_about_the_links():
-    hook = load_hatch_build().AbsoluteLinks(str(ROOT), {})
+    hatch_build = load_hatch_build()
+    hook = hatch_build.ReadmeForIndex(str(ROOT), {})
     without: dict = {"urls": {"Paper": "https://arxiv.org/abs/1"}}
     hook.update(without)
-    assert without["readme"]["text"] == (ROOT / "README.md").read_text()
+    assert without["readme"]["text"] == hatch_build.install_by_name((ROOT / "README.md").read_text())
     told: dict = {"urls": {"Repository": "https://host.example/a/b/"}}
     hook.update(told)
     assert f"](https://host.example/a/b/blob/v{__version__}/docs/ui.md)" in told["readme"]["text"]
     assert not re.search(r"\]\((?!https://)", told["readme"]["text"])
+
+
+def test_package_is_installed_by_its_name_where_there_is_no_checkout():
+    hatch_build = load_hatch_build()
+    readme = """pip install .                # from a checkout; Python 3.11 or newer
+timecycle demo               # a small clip
+pip install '.[eval]'        # in `pip install .` and (`pip install '.[ui]'`)
+pip install torch ./other
+pip install ."""
+    assert (
+        hatch_build.install_by_name(readme)
+        == """pip install timecycle        # Python 3.11 or newer
+timecycle demo               # a small clip
+pip install 'timecycle[eval]'        # in `pip install timecycle` and (`pip install 'timecycle[ui]'`)
+pip install torch ./other
+pip install timecycle"""
+    )
+
+
+def test_readme_of_the_index_does_not_speak_of_a_checkout():
+    metadata: dict = {"urls": {}}
+    load_hatch_build().ReadmeForIndex(str(ROOT), {}).update(metadata)
+    text = metadata["readme"]["text"]
+    assert "pip install timecycle " in text
+    assert "pip install 'timecycle[ui]'" in text
+    assert not release_check.FROM_CHECKOUT.search(text)
+    assert "from a checkout" not in text
 
 
 def load_hatch_build():

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -13,6 +14,8 @@ import pytest
 import release_check
 
 VERSION, DATE, REPOSITORY = "1.2.3", "2026-01-31", "https://host.example/people/timecycle"
+KERNELS = [f"timecycle/kernel/kernel_{variant}.so" for variant in ("generic", "avx2", "avx512")]
+MODELS = ("timecycle-v1", "timecycle-v2")
 METADATA = f"""Metadata-Version: 2.4
 Name: timecycle
 Version: {VERSION}
@@ -26,7 +29,8 @@ License-File: LICENSE-WEIGHTS
 """
 FILES = {
     "src/timecycle/version.py": f'__version__ = "{VERSION}"\n',
-    "src/timecycle/weights/timecycle-v1-0.json": json.dumps({"licence": "CC-BY-NC-4.0: because"}),
+    "src/timecycle/weights/timecycle-v1-00000000.json": json.dumps({"licence": "CC-BY-NC-4.0: because"}),
+    "src/timecycle/weights/timecycle-v2-00000000.json": json.dumps({"licence": "Apache-2.0: free footage"}),
     "pyproject.toml": f"""[project]
 license = "Apache-2.0 AND CC-BY-NC-4.0"
 license-files = ["LICENSE", "LICENSE-WEIGHTS"]
@@ -35,12 +39,16 @@ urls = {{ Repository = "{REPOSITORY}" }}
     "LICENSE": "Apache License",
     "LICENSE-WEIGHTS": "CC-BY-NC-4.0",
     "CHANGELOG.md": f"# Changelog\n\n## [{VERSION}] - {DATE}\n",
-    "CITATION.cff": f"version: {VERSION}\ndate-released: {DATE}\n",
+    "CITATION.cff": f"""version: {VERSION}
+license: Apache-2.0 # the code
+date-released: {DATE}
+""",
     "README.md": "# timecycle\n",
     "CODE_OF_CONDUCT.md": "Be kind.\n",
     "CONTRIBUTING.md": "Set up\n",
     "SECURITY.md": "Reporting\n",
     "docs/model.md": "# timecycle-v1\n",
+    "docs/research/README.md": "Tables have no placeholders.\n",
     ".gitignore": "dist\nsite\nmodel\n",
 }
 ANY, X86_64, ARM, MAC = (
@@ -66,9 +74,11 @@ def ready(tmp_path: Path) -> Path:
             archive.addfile(tarfile.TarInfo(f"timecycle-{VERSION}/{name}"))
     write(tmp_path / "site/index.html", "<html>")
     matter = "license: mit\nlibrary_name: timecycle\npipeline_tag: image-feature-extraction\ntags: [video]\n"
-    write(tmp_path / "model/README.md", f"---\n{matter}---\n# timecycle-v1\n")
-    write(tmp_path / "model/model.safetensors", "weights")
-    write(tmp_path / "model/config.json", json.dumps({"sha256": hashlib.sha256(b"weights").hexdigest()}))
+    for name in MODELS:
+        write(tmp_path / "model" / name / "README.md", f"---\n{matter}---\n# {name}\n")
+        write(tmp_path / "model" / name / "model.safetensors", name)
+        config = {"sha256": hashlib.sha256(name.encode()).hexdigest()}
+        write(tmp_path / "model" / name / "config.json", json.dumps(config))
     git(tmp_path, "init", "--quiet")
     commit(tmp_path)
     return tmp_path
@@ -99,7 +109,7 @@ def commit(tree: Path) -> None:
 
 
 def problems(tree: Path, tag: str | None = None) -> dict[str, list[str]]:
-    folders = {"dist": tree / "dist", "model": tree / "model", "site": tree / "site"}
+    folders = {"dist": tree / "dist", "models": sorted((tree / "model").iterdir()), "site": tree / "site"}
     return {what: found for what, found in release_check.check_all(tree, **folders, tag=tag) if found}
 
 
@@ -117,15 +127,18 @@ CHANGES = [  # a file, its new text or None for none, the check that fails, word
     ("README.md", "@software{x,\n  version = {1.2.2},\n}\n", "one version everywhere", "README.md says version 1.2.2"),
     ("LICENSE-WEIGHTS", None, "licences and notices", "a file is missing"),
     ("LICENSE-WEIGHTS", "free", "licences and notices", "is in none of"),
-    ("src/timecycle/weights/timecycle-v1-0.json", '{"licence": "MIT"}', "licences and notices", "says MIT"),
-    ("src/timecycle/weights/timecycle-v1-0.json", None, "licences and notices", "no card"),
+    ("src/timecycle/weights/timecycle-v1-00000000.json", '{"licence": "MIT"}', "licences and notices", "says MIT"),
+    ("CITATION.cff", "license: [MIT]\n", "licences and notices", "says MIT for license"),
+    ("CITATION.cff", "license:\n  - Apache-2.0\n  - MIT\n", "licences and notices", "says Apache-2.0, MIT for"),
+    ("CITATION.cff", "type: software\n", "licences and notices", "says nothing for license"),
     ("README.md", "See TODO.\n", "no placeholders", "README.md:1: TODO"),
     ("docs/model.md", "\n\nplaceholder\n", "no placeholders", "docs/model.md:3"),
+    ("docs/research/README.md", "TBD\n", "no placeholders", "docs/research/README.md:1: TBD"),
     ("CODE_OF_CONDUCT.md", None, "no placeholders", "is missing"),
     ("site/index.html", None, "pages", "make docs"),
-    ("model/README.md", "# timecycle-v1\n", "model folder", "has no license"),
-    ("model/config.json", None, "model folder", "lacks config.json"),
-    ("model/model.safetensors", "others", "model folder", "checksum"),
+    ("model/timecycle-v1/README.md", "# timecycle-v1\n", "model folders", "has no license"),
+    ("model/timecycle-v2/config.json", None, "model folders", "lacks config.json"),
+    ("model/timecycle-v2/model.safetensors", "others", "model folders", "checksum"),
     (f"dist/timecycle-{VERSION}.tar.gz", None, "sdist", "exactly one sdist"),
     (f"dist/{ANY}", None, "wheels", "0 wheels instead of one"),
     (f"dist/{ARM}", None, "wheels", "aarch64"),
@@ -154,6 +167,23 @@ def test_a_changed_tree_is_refused(ready):
     assert problems(ready) == {"clean tree": ["not committed: ?? new.py"]}
 
 
+def test_cards_of_the_weights_are_asked_for(ready):
+    for card in (ready / "src/timecycle/weights").iterdir():
+        card.unlink()
+    assert "no card of the bundled weights" in problems(ready)["licences and notices"][0]
+
+
+def test_a_folder_of_each_bundled_encoder_is_asked_for(ready):
+    shutil.rmtree(ready / "model/timecycle-v2")
+    (problem,) = problems(ready)["model folders"]
+    assert "lacks the folder of timecycle-v2" in problem
+
+
+def test_our_own_pages_and_licences_are_in_order():
+    assert list(release_check.check_placeholders(release_check.ROOT)) == []
+    assert list(release_check.check_licences(release_check.ROOT)) == []
+
+
 def test_an_address_of_the_repository_is_asked_for(ready):
     text = FILES["pyproject.toml"].replace(REPOSITORY, "")
     write(ready / "pyproject.toml", text)
@@ -165,22 +195,26 @@ def test_an_address_of_the_repository_is_asked_for(ready):
     ("more", "metadata", "words"),
     [
         (["timecycle/kernel/kernel_generic.so"], METADATA, "has the compiled files"),
-        (
-            [f"timecycle/kernel/kernel_{v}.so" for v in ("generic", "avx2", "avx512")],
-            METADATA.replace("CC-BY-NC", "CC-BY"),
-            "metadata says",
-        ),
-        (
-            [f"timecycle/kernel/kernel_{v}.so" for v in ("generic", "avx2", "avx512")],
-            METADATA.replace(f"{REPOSITORY}/blob/v{VERSION}/", ""),
-            "relative link docs/index.md",
-        ),
+        (KERNELS, METADATA.replace("CC-BY-NC", "CC-BY"), "metadata says"),
+        (KERNELS, METADATA.replace(f"{REPOSITORY}/blob/v{VERSION}/", ""), "relative link docs/index.md"),
+        (KERNELS, f"{METADATA}\n`pip install .`\n", "says pip install ., which needs a checkout"),
+        (KERNELS, f"{METADATA}\npip install '.[ui]'\n", "says pip install '., which needs a checkout"),
     ],
 )
-def test_wheels_with_other_kernels_licences_or_links_are_refused(ready, more, metadata, words):
+def test_wheels_with_other_kernels_licences_or_readmes_are_refused(ready, more, metadata, words):
     write_wheel(ready / "dist" / X86_64, more, metadata)
     (problem,) = problems(ready)["wheels"]
     assert words in problem
+
+
+@pytest.mark.parametrize("missing", MODELS)
+def test_a_wheel_without_one_of_the_encoders_is_refused(ready, missing):
+    with zipfile.ZipFile(ready / "dist" / X86_64) as wheel:
+        kept = {name: wheel.read(name) for name in wheel.namelist() if f"weights/{missing}" not in name}
+    with zipfile.ZipFile(ready / "dist" / X86_64, "w") as wheel:
+        for name, content in kept.items():
+            wheel.writestr(name, content)
+    assert problems(ready) == {"wheels": [f"{X86_64}: lacks timecycle/weights/{missing}-"]}
 
 
 def test_a_wheel_that_was_not_repaired_is_refused(ready):

@@ -112,6 +112,7 @@ def _replacing(target: Path) -> Iterator[Path]:
     meta = meta_file(target)
     beside = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
     new, old = beside / target.parent.name / target.name, beside / "old"
+    is_replaced = False
     try:
         with writing(target):
             make_folder(new.parent)
@@ -121,11 +122,13 @@ def _replacing(target: Path) -> Iterator[Path]:
         with writing(target):
             target.rename(old)
             new.rename(target)
+            is_replaced = True
             if meta is not None and (beside / meta.name).is_file():
                 copy_file(beside / meta.name, meta)
             sync_folder(target.parent)
     finally:
-        if old.exists() and not target.exists():  # stopped between the two renames
+        # Stopped between the two renames. Later another process may have moved the target away, to replace it too.
+        if not is_replaced and old.exists() and not target.exists():
             old.rename(target)
         shutil.rmtree(beside, ignore_errors=True)
 
