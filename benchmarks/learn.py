@@ -1,6 +1,7 @@
 """Train every run of docs/research/learning.md from raw video, and score it on DAVIS-2016.
 
     python benchmarks/learn.py DATA --work DIR [--only PREFIX ...] [--missing]
+    torchrun --nproc_per_node 2 benchmarks/learn.py ...  # two processes of one thread are faster than one of two
 
 DATA holds raw_video/ and open_video/ for training and davis2016/ for evaluation. Runs stay in DIR: a finished run is
 only scored, an interrupted run resumes. For each run a report (learned_NAME.json) and a record of the training with its
@@ -31,6 +32,7 @@ from timecycle.evaluation.reporting.plots import write_pictures
 from timecycle.evaluation.reporting.report import REPORT, Report
 from timecycle.files import make_folder
 from timecycle.model.weights import hash_state, load_weights
+from timecycle.training.distributed import process_group
 from timecycle.training.record import read_journal
 from timecycle.training.settings import TrainConfig
 from timecycle.training.trainer import Callbacks, Progress, train
@@ -106,7 +108,12 @@ _FREE = (
     "validate_every=2000",
     "frame_cache_gb=4",
 )
-_FREE_STAGES = (8000, 8000, 8000, 8000)  # steps of each, about half an hour on two cores that multiply bf16
+_FREE_STAGES = (
+    8000,
+    8000,
+    8000,
+    8000,
+)  # steps of each, half an hour in two processes with a core each that multiplies bf16
 # What each part of that recipe gives: (words, steps, settings, videos). Steps are of about equal time.
 _FREE_STEPS = 3000
 _FREE_SHORT = (*_FREE, "batch=4", "ema_decay=0.995", "optimizer.warmup_steps=150", "validate_every=100000")
@@ -293,7 +300,7 @@ def main() -> int:
         if chosen.missing and (RESULTS / f"{'learned' if run.sequences else 'training'}_{run.name}.json").exists():
             continue
         weights = train_run(run, chosen.data, chosen.work)
-        if not run.sequences:
+        if not run.sequences or not process_group().is_main:
             continue
         report = score(run, weights, chosen.data, chosen.work)
         print(f"{run.name}: J {report.scores['J']:.4f} F {report.scores['F']:.4f}", flush=True)
@@ -316,8 +323,10 @@ def train_run(run: Run, data: Path, work: Path) -> Path:
             resume=begun,
             callbacks=Callbacks(step=_progress_printer(run.name)),
         )
-        if done.weights is None:
+        if done.weights is None and process_group().is_main:
             raise SystemExit(f"{run.name} was interrupted after {done.steps} steps; the same command resumes it")
+    if not process_group().is_main:
+        return folder / "weights.safetensors"
     trained = json.loads((folder / "train.json").read_text(encoding="utf-8"))
     if build(TrainConfig, trained["config"]) != config:  # newer settings have their defaults
         raise SystemExit(f"error: {folder} was trained with different settings\n  try: remove it")
