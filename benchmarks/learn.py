@@ -108,12 +108,8 @@ _FREE = (
     "validate_every=2000",
     "frame_cache_gb=4",
 )
-_FREE_STAGES = (
-    8000,
-    8000,
-    8000,
-    8000,
-)  # steps of each, half an hour in two processes with a core each that multiplies bf16
+# Steps of each stage: half an hour in two processes, with a core each that multiplies bf16.
+_FREE_STAGES = (8000, 8000, 8000, 8000)
 # What each part of that recipe gives: (words, steps, settings, videos). Steps are of about equal time.
 _FREE_STEPS = 3000
 _FREE_SHORT = (*_FREE, "batch=4", "ema_decay=0.995", "optimizer.warmup_steps=150", "validate_every=100000")
