@@ -119,7 +119,7 @@ _JITTER = tuple(
 )
 _FREE_LEVERS: dict[str, tuple[str, int, tuple[str, ...], str]] = {
     "recipe": ("the recipe, on free footage", _FREE_STEPS, (), FREE),
-    "669": ("on the 669 clips of timecycle-v1", _FREE_STEPS, (), "."),
+    "668": ("on the 668 clips of timecycle-v1", _FREE_STEPS, (), "."),
     "synthetic": ("on free footage and as many synthetic clips", _FREE_STEPS, (), SYNTHETIC),
     "jitter": ("views change their colours", _FREE_STEPS, _JITTER, FREE),
     "descriptor": (
