@@ -12,7 +12,7 @@ import pytest
 
 import timecycle as tc
 from clips import small_world, write_mask
-from served import Served, png, served
+from served import Served, png, served, wait_for
 from timecycle.labels import Masks
 
 pytest.importorskip("starlette")
@@ -138,6 +138,22 @@ def test_a_correction_concerns_the_objects_that_were_edited_and_can_be_undone(of
     assert of_run.job("undo")["status"] == "done"
     assert {path.name: path.read_bytes() for path in (run / "labels").iterdir()} == before
     assert of_run.project()["frames"] == {}
+
+
+def test_an_edit_made_while_corrections_are_applied_stays_pending(of_run, run):
+    ids = Masks.read(run / "labels" / "00005.png").ids.copy()
+    ids[5:20, 60:80] = 1
+    assert of_run.edit("PUT", "/api/masks/5?objects=1", png(ids)).status == 200
+    assert of_run.ask("POST", "/api/jobs/correct", {}).status == 200
+    ids[30:40, 10:20] = 1
+    assert of_run.edit("PUT", "/api/masks/5?objects=1", png(ids)).status == 200
+    assert of_run.state()["job"]["status"] == "running"
+    wait_for(lambda: of_run.state()["job"]["status"] == "done")
+    assert of_run.project()["pending"] == [5]
+    assert of_run.job("correct")["status"] == "done"
+    assert of_run.project()["pending"] == []
+    assert of_run.job("undo")["status"] == "done"
+    assert of_run.job("undo")["status"] == "done"
 
 
 def test_an_object_that_is_erased_is_absent(of_run, run):

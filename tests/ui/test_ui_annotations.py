@@ -76,7 +76,7 @@ def test_frames_that_changed_since_the_run_started_are_pending(tmp_path):
     assert annotations.pending() == []
     edit(annotations, "frame/5", {"points": {"a": [2.0, 2.0, True]}})
     assert annotations.pending() == [5]
-    annotations.submit_corrections([5])
+    annotations.submit_corrections({5: annotations.frames[5]})
     assert annotations.pending() == []
     annotations.take_back_correction()
     assert annotations.frames == {0: {"points": {"a": [1.0, 1.0, True]}}}

@@ -13,7 +13,7 @@ Every edit names the revision it was made on. An edit on an older revision is re
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -117,11 +117,11 @@ class Annotations:
         self._corrections, self.discarded = [], False
         self._save()
 
-    def submit_corrections(self, indices: list[int]) -> None:
-        """Remember that corrections were applied, and what they replaced."""
-        keys = [f"{_FRAME}{index}" for index in indices]
-        self._corrections.append({key: self.submitted.get(key) for key in keys})
-        self.submitted |= {key: self.values[key] for key in keys if key in self.values}
+    def submit_corrections(self, corrected: Mapping[int, Value]) -> None:
+        """Remember that the values of frames were applied as corrections, and what they replaced."""
+        applied = {f"{_FRAME}{index}": value for index, value in corrected.items()}
+        self._corrections.append({key: self.submitted.get(key) for key in applied})
+        self.submitted |= applied
         self._save()
 
     def take_back_correction(self) -> None:

@@ -230,15 +230,16 @@ class Project:
         pending = self.annotations.pending()
         if not pending:
             raise LabelError("no frame was changed", remedy="correct a frame first")
-        values = self.annotations.frames
+        frames = self.annotations.frames
+        corrected = {index: frames[index] for index in pending}  # a frame that is edited from here on stays pending
         corrections = {
-            index: {**values[index], "path": str(self.annotations.edits / values[index].get("mask", ""))}
-            for index in pending
+            index: {**value, "path": str(self.annotations.edits / value.get("mask", ""))}
+            for index, value in corrected.items()
         }
 
         async def applied(_: dict[str, Any]) -> None:
             async with self.lock:
-                await asyncio.to_thread(self.annotations.submit_corrections, pending)
+                await asyncio.to_thread(self.annotations.submit_corrections, corrected)
 
         await self._start("correct", {"kind": self.annotations.kind, "corrections": corrections}, applied)
 
