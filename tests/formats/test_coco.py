@@ -98,6 +98,46 @@ def test_track_ids_that_are_no_object_ids_are_numbered(tmp_path, caplog):
     assert "numbered from 1" in caplog.text
 
 
+TWO = ({"segmentation": [[2, 2, 8, 2, 8, 8, 2, 8]]}, {"segmentation": [[20, 20, 30, 20, 30, 30, 20, 30]]})
+POSES = ({"keypoints": [2, 3, 2]}, {"keypoints": [20, 30, 2]})
+
+
+def two_on_one_frame(tmp_path, annotations, *tracks):
+    content = {
+        "images": [{"id": 1, "file_name": "0.png", "height": 48, "width": 64}],
+        "annotations": [
+            {"id": number, "image_id": 1, "category_id": 4} | one | track
+            for number, (one, track) in enumerate(zip(annotations, tracks, strict=True), 1)
+        ],
+        "categories": [{"id": 4, "name": "person", "keypoints": ["nose"]}],
+    }
+    (tmp_path / "two.json").write_text(json.dumps(content))
+    return tmp_path / "two.json"
+
+
+@pytest.mark.parametrize("annotations", [TWO, POSES], ids=["masks", "keypoints"])
+@pytest.mark.parametrize("tracks", [({}, {}), ({"track_id": 4}, {})], ids=["no track ids", "one track id"])
+def test_two_objects_of_one_category_without_track_ids_are_refused(tmp_path, annotations, tracks):
+    with pytest.raises(LabelError, match=r"annotation 2 of .* second object of its category.*export with a track_id"):
+        read_file(two_on_one_frame(tmp_path, annotations, *tracks))
+
+
+def test_two_objects_of_one_category_with_track_ids_are_two_objects(tmp_path):
+    tracks = {"track_id": 1}, {"track_id": 2}
+    ids = read_file(two_on_one_frame(tmp_path, TWO, *tracks)).labels[0].ids
+    assert np.unique(ids).tolist() == [0, 1, 2]
+    points = read_file(two_on_one_frame(tmp_path, POSES, *tracks)).labels[0]
+    assert dict(zip(points.names, points.xy.tolist(), strict=True)) == {"1/nose": [2, 3], "2/nose": [20, 30]}
+
+
+def test_masks_of_one_track_on_a_frame_are_parts_of_one_object_and_skeletons_are_refused(tmp_path):
+    tracks = {"track_id": 3}, {"track_id": 3}
+    ids = read_file(two_on_one_frame(tmp_path, TWO, *tracks)).labels[0].ids
+    assert ids[5, 5] == ids[25, 25] == 3
+    with pytest.raises(LabelError, match=r"annotation 2 of .* second object"):
+        read_file(two_on_one_frame(tmp_path, POSES, *tracks))
+
+
 @pytest.mark.parametrize(
     ("annotation", "problem"),
     [

@@ -6,7 +6,7 @@ in `file_name` names the frame.
 
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -82,13 +82,35 @@ def _images(path: Path, images: Table, video: VideoFacts) -> tuple[dict[Any, int
 
 def _track(annotation: Mapping[str, Any]) -> Any:
     """Return what tells an object from others over time: its track, or else its category."""
+    track, category = _track_id(annotation), annotation.get("category_id")
+    return category if track is None and isinstance(category, int | str) else track
+
+
+def _track_id(annotation: Mapping[str, Any]) -> int | str | None:
     attributes = annotation.get("attributes")
     for source in (annotation, attributes if isinstance(attributes, dict) else {}):
         for key in _TRACK_KEYS:
-            if isinstance(source.get(key), int | str):
-                return source[key]
-    category = annotation.get("category_id")
-    return category if isinstance(category, int | str) else None
+            track = source.get(key)
+            if isinstance(track, int | str):
+                return track
+    return None
+
+
+def _check_told_apart(of_frame: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+    """Refuse two masks of one category on a frame without track ids; masks of one track are parts of its object."""
+    seen: dict[Any, bool] = {}  # whether the track id tells an object apart
+    for place, one in of_frame:
+        track, has_id = _track(one), _track_id(one) is not None
+        if track in seen and not (has_id and seen[track]):
+            raise _second_object(place)
+        seen[track] = has_id
+
+
+def _second_object(place: str) -> LabelError:
+    return LabelError(
+        f"{place} is a second object of its category or track on its frame",
+        remedy="export with a track_id for every annotation",
+    )
 
 
 def _masks(
@@ -98,6 +120,8 @@ def _masks(
     facts: VideoFacts,
     size: tuple[int, int],
 ) -> VideoLabels:
+    for of_frame in by_frame.values():
+        _check_told_apart(of_frame)
     annotations = [one for of_frame in by_frame.values() for _, one in of_frame]
     ids = object_ids(path, map(_track, annotations))
     category_of = {ids[_track(one)]: one.get("category_id") for one in annotations}
@@ -135,7 +159,7 @@ def _keypoints(
         len(of_frame) > 1 or any(isinstance(_track(one), str) for _, one in of_frame) for of_frame in by_frame.values()
     )
     for index, annotations in by_frame.items():
-        instances = {}
+        instances: dict[str, Keypoints] = {}
         for place, one in annotations:
             points, of_category = one.get("keypoints"), names.get(one.get("category_id"))
             if not isinstance(of_category, list) or not all(isinstance(name, str) for name in of_category):
@@ -144,7 +168,10 @@ def _keypoints(
                 raise LabelError(f"{place} does not have x, y and visibility of its keypoints", remedy=_REMEDY)
             values = np.array(points, np.float32).reshape(-1, 3)
             xy = np.where(values[:, 2:] > 0, values[:, :2], np.nan).astype(np.float32)
-            instances[str(_track(one))] = Keypoints(tuple(of_category), xy, values[:, 2] == 2)
+            track = str(_track(one))
+            if track in instances:
+                raise _second_object(place)
+            instances[track] = Keypoints(tuple(of_category), xy, values[:, 2] == 2)
         labels[index] = join_instances(instances, several=several)
     return VideoLabels(kind=Keypoints, labels=labels, video=facts)
 
