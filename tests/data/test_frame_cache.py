@@ -13,8 +13,9 @@ from timecycle.data.augment import clips
 from timecycle.data.augment.clips import ClipConfig, ClipReader, usable
 from timecycle.data.corpus.footage import FolderFootage, read_frames
 from timecycle.data.corpus.frame_cache import FrameCache
-from timecycle.data.corpus.index import make_index
+from timecycle.data.corpus.index import Entry, make_index
 from timecycle.data.corpus.order import generator
+from timecycle.data.packing.footage import PackFootage
 from timecycle.errors import VideoError
 
 CLIPS = ClipConfig(frames=3, short_side_px=56, crop_px=48)
@@ -92,6 +93,17 @@ def test_footage_that_fits_is_decoded_once(tmp_path: Path, limit_bytes: float, i
     ClipReader(footage, CLIPS, seed=0, cache=cache).read(0, 0, generator(seed=0, epoch=0, position=0))
     [entry] = footage.entries
     assert all(cache.get("a.mp4", index) is not None for index in range(entry.frames)) == is_kept
+
+
+def test_the_entries_of_a_pack_are_not_read_ahead(monkeypatch: pytest.MonkeyPatch):
+    def entry(self: PackFootage, sample: int) -> Entry:
+        raise AssertionError("an entry was read: its shard would be fetched")
+
+    monkeypatch.setattr(PackFootage, "name", "a pack")
+    monkeypatch.setattr(PackFootage, "__getitem__", entry)
+    monkeypatch.setattr(PackFootage, "__len__", lambda self: 3)
+    monkeypatch.setattr(PackFootage, "order", lambda self, seed: None)
+    ClipReader(PackFootage.__new__(PackFootage), CLIPS, seed=0, cache=FrameCache(1e9))
 
 
 def test_damage_elsewhere_in_a_video_does_not_change_its_clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -48,6 +48,15 @@ def test_same_command_resumes_and_changed_settings_are_named(videos, tiny, tmp_p
     assert "was started with another setting of steps, seed" in capsys.readouterr().err
 
 
+def test_resuming_with_another_preset_is_refused(videos, tiny, tmp_path, capsys):
+    words = ("train", videos, "-o", tmp_path / "run", "--steps", 1, "--set", *tiny)
+    assert run(*words) == 0
+    assert run("train", videos, "-o", tmp_path / "run", "--preset", "full", "--resume") == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "was started with another setting of" in told
+    assert "a resumed run keeps its settings: leave preset, settings and steps out" in told
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_folder_of_one_to_five_videos_trains(videos, tiny, tmp_path, capsys, count):
     corpus = tmp_path / "corpus"
@@ -193,12 +202,12 @@ def test_note_beside_the_progress_bar_is_short():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--steps", "2", "--minutes", "1"), "--steps and --minutes were both given"),
+        (("--steps", "2", "--minutes", "1"), "steps and minutes were both given"),
         (("--resume",), "holds no run to resume"),
         (("--resume", "--steps", "3"), "holds no run to resume"),
-        (("--minutes", "0"), "--minutes is 0"),
-        (("--minutes", "-5"), "--minutes is -5"),
-        (("--minutes", "nan"), "--minutes is nan"),
+        (("--minutes", "0"), "minutes is 0"),
+        (("--minutes", "-5"), "minutes is -5"),
+        (("--minutes", "nan"), "minutes is nan"),
         (("--steps", "0"), "steps is 0"),
         (("--set", "steps.x=3"), "steps has no setting 'x'"),
         (("--set", "view_px=400"), "view_px is 400 and clips.crop_px 168"),
@@ -219,13 +228,13 @@ def test_folder_without_videos_is_refused(tmp_path, capsys):
 
 def test_minutes_are_converted_to_steps(videos, tiny, tmp_path, capsys):
     assert run("train", videos, "-o", tmp_path / "run", "--minutes", 0.02, "--set", *tiny) == 0
-    assert "steps take about 0.02 minutes here" in capsys.readouterr().out
+    assert "steps take about 0.02 minutes here" in capsys.readouterr().err
 
 
 def test_minutes_are_refused_with_several_processes(videos, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert run("train", videos, "-o", tmp_path / "run", "--minutes", 1) == 2
-    assert "give the number of steps with --steps" in capsys.readouterr().err
+    assert "minutes were given to several processes" in capsys.readouterr().err
 
 
 def test_unusable_videos_are_reported_and_listed(videos, tiny, tmp_path, capsys):

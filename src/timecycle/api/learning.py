@@ -80,6 +80,8 @@ def train(
         else:
             settings = _new_config(config, steps)
         callbacks = trainer.Callbacks() if say is None else trainer.Callbacks(info=say, warning=say)
+        if not process_group().is_main:
+            callbacks = dataclasses.replace(callbacks, info=lambda _: None)  # said by one process
         probed = trainer.Callbacks().probed if resume else bar("probing")  # a resumed run keeps its index
         callbacks = dataclasses.replace(callbacks, step=show_steps(bar("training")), probed=probed)
         model, card = _read_start(start)
@@ -170,11 +172,11 @@ def _resumed_config(folder: Path, config: TrainConfig | str | None, steps: int |
     if steps is None and config is None:
         return recorded
     given = recorded if config is None else _new_config(config, None)
-    refuse_other_settings(folder, recorded, given, steps, remedy="leave preset, settings and steps out")
+    _refuse_other_settings(folder, recorded, given, steps, remedy="leave preset, settings and steps out")
     return recorded
 
 
-def refuse_other_settings(
+def _refuse_other_settings(
     folder: Path, recorded: TrainConfig, given: TrainConfig, steps: int | None, *, remedy: str
 ) -> None:
     """Refuse settings for a resumed run that differ from those it was started with; `steps` are None if not given."""

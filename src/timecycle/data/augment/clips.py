@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
-from timecycle.data.corpus.footage import Footage, read_frames
+from timecycle.data.corpus.footage import FolderFootage, Footage, read_frames
 from timecycle.data.corpus.frame_cache import FrameCache
 from timecycle.data.corpus.index import Entry
 from timecycle.data.corpus.probe import Box, grey, motion
@@ -25,7 +25,6 @@ from timecycle.shortages import raise_if_shortage
 
 _log = logging.getLogger(__name__)
 
-_MOST_KEPT = 10_000  # videos that are looked at to see if all of them fit into the cache
 _MIN_ATTEMPTS = 24  # draws of a video until a clip has motion; fewer videos are drawn from repeatedly
 
 
@@ -161,14 +160,18 @@ def _read_into(
 
 
 def _fits(footage: Footage, cache: FrameCache) -> bool:
-    """Whether all frames of the videos fit into the cache; asking that of a large corpus would itself take long."""
-    if len(footage) > _MOST_KEPT:
+    """Whether all frames of a folder's videos fit into the cache.
+
+    A pack's entries lie in its shards, so that asking would fetch all of it; its clips have many keyframes anyway.
+    """
+    if not isinstance(footage, FolderFootage):
         return False
-    try:
-        entries = [footage[sample] for sample in range(len(footage))]
-    except VideoError:  # one is lost, which matters only when it is read
-        return False
-    return sum(3 * entry.frames * entry.width_px * entry.height_px for entry in entries) <= cache.limit_bytes
+    left = cache.limit_bytes
+    for entry in footage.entries:
+        left -= 3 * entry.frames * entry.width_px * entry.height_px
+        if left < 0:
+            return False
+    return True
 
 
 def clip_motion(frames: UInt8[np.ndarray, "frames height width 3"]) -> float:
