@@ -1,5 +1,6 @@
 """The server of the page, by HTTP: edits, jobs, runs that were started elsewhere, exports, and its end."""
 
+import asyncio
 import io
 import json
 import signal
@@ -13,7 +14,10 @@ import pytest
 import timecycle as tc
 from clips import small_world, write_mask
 from served import Served, png, served, wait_for
+from timecycle.errors import OutputError
 from timecycle.labels import Masks
+from timecycle.ui.events import Events
+from timecycle.ui.jobs import Job, Jobs
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
@@ -193,6 +197,38 @@ def test_a_job_that_fails_says_why_and_what_to_do(server):
     assert "no frame is annotated" in job["error"]["problem"]
     assert server.ask("POST", "/api/jobs/correct", {}).status == 400
     assert server.ask("POST", "/api/jobs/dance", {}).status == 404
+
+
+def test_a_job_that_is_refused_because_another_one_runs_changes_nothing(of_run, run):
+    annotations = run.with_name(f"{run.name}_annotations")
+    unfinished = annotations / "exports" / "unfinished.zip"  # what the other job writes
+    unfinished.parent.mkdir(exist_ok=True)
+    unfinished.touch()
+    assert of_run.edit("PUT", "/api/masks/7?objects=1", png(blob())).status == 200
+    assert of_run.ask("POST", "/api/jobs/check", {}).status == 200
+    for verb, options in {"propagate": {"preset": "fast"}, "correct": {}, "export": {"format": "tables"}}.items():
+        answer = of_run.ask("POST", f"/api/jobs/{verb}", options)
+        assert (answer.status, answer.problem) == (409, "check is still running")
+    wait_for(lambda: of_run.state()["job"]["status"] == "done")
+    assert of_run.project()["pending"] == [7]
+    assert unfinished.exists()
+    assert not (annotations / "masks").exists()
+    assert not (annotations / "started.json").exists()
+    assert of_run.edit("DELETE", "/api/annotations/7", {}).status == 200
+
+
+def test_a_job_that_cannot_be_prepared_leaves_the_one_before():
+    async def prepare() -> None:
+        raise OutputError("the disk is full", remedy="make room")
+
+    async def when_done(_: object) -> None:
+        pass
+
+    jobs = Jobs(Events())
+    for _ in range(2):  # the second is not refused because of the first
+        with pytest.raises(OutputError, match="disk is full"):
+            asyncio.run(jobs.start("export", {}, prepare=prepare, when_done=when_done))
+    assert jobs.last == Job()
 
 
 def test_one_folder_has_one_server(server, clip):

@@ -18,6 +18,7 @@ from typing import Any
 from timecycle.errors import InUseError
 from timecycle.ui.events import Events
 
+Prepare = Callable[[], Awaitable[None]]
 Done = Callable[[dict[str, Any]], Awaitable[None]]
 
 
@@ -49,26 +50,43 @@ class Jobs:
         self.last = Job()
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()  # held from the moment that a job is reserved until it has a process
 
-    async def start(self, verb: str, arguments: dict[str, Any], *, when_done: Done) -> None:
-        """Start a verb; `when_done` is called with its result if it succeeds, before the pages are told."""
+    async def start(
+        self, verb: str, arguments: dict[str, Any], *, prepare: Prepare | None = None, when_done: Done
+    ) -> None:
+        """Start a verb; `when_done` is called with its result if it succeeds, before the pages are told.
+
+        `prepare` writes what the verb reads or makes room for what it writes. It is called once no other job can start.
+        """
         if self.last.runs:
             raise InUseError(f"{self.last.verb} is still running", remedy="wait until it is done, or pause it")
-        self.last = Job(verb, "running", number=self.last.number + 1)
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "timecycle.ui.job",
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for the server
-            limit=64 << 20,
-        )
-        self._tell()
-        self._task = asyncio.create_task(self._follow(self._process, {"verb": verb, "arguments": arguments}, when_done))
+        before, self.last = self.last, Job(verb, "running", number=self.last.number + 1)
+        async with self._starting:
+            try:
+                if prepare is not None:
+                    await prepare()
+                self._process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-m",
+                    "timecycle.ui.job",
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    start_new_session=True,  # Ctrl-C is for the server
+                    limit=64 << 20,
+                )
+            except BaseException:
+                self.last = before
+                self._tell()
+                raise
+            self._tell()
+            message = {"verb": verb, "arguments": arguments}
+            self._task = asyncio.create_task(self._follow(self._process, message, when_done))
 
     async def interrupt(self) -> None:
         """Stop the job as Ctrl-C does, and wait for its end."""
+        async with self._starting:  # what is being prepared has no process yet
+            pass
         if not self.last.runs or self._process is None or self._task is None:
             return
         self.last.status = "stopping"

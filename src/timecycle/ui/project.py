@@ -6,6 +6,7 @@ import secrets
 import shutil
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from timecycle.files import lock, make_folder, write_text
 from timecycle.ui.annotations import FIRST_ID, KINDS, Annotations, checked_objects, checked_points, checked_skeleton
 from timecycle.ui.cache import PictureCache
 from timecycle.ui.exports import available
-from timecycle.ui.jobs import Jobs
+from timecycle.ui.jobs import Jobs, Prepare
 from timecycle.ui.messages import Answer
 from timecycle.ui.workers import Worker, Workers
 
@@ -187,10 +188,10 @@ class Project:
         if preset not in PRESETS or direction not in DIRECTIONS:
             raise LabelError("there is no such preset or direction", remedy="reload the page")
         async with self.lock:
-            if not resume:
-                overwrite = overwrite or self.annotations.discarded
-                await self._write_annotations()
-                await asyncio.to_thread(self.annotations.submit)
+            if resume:
+                arguments = {**self._saved_settings(), "overwrite": overwrite}
+                prepare = None
+            else:
                 settings = {
                     "preset": preset,
                     "direction": direction,
@@ -198,18 +199,13 @@ class Project:
                     "kind": self.annotations.kind,
                     "names": self.annotations.names if self.annotations.kind != "keypoints" else {},
                 }
-                write_text(self._settings_file, json.dumps(settings))
-            else:
-                settings = self._saved_settings()
-        await self._start(
-            "propagate",
-            {
-                **settings,
-                "video": str(self.paths.video),
-                "resume": resume,
-                "overwrite": overwrite,
-            },
-        )
+                arguments = {**settings, "overwrite": overwrite or self.annotations.discarded}
+                prepare = partial(self._write_annotations, settings)
+            await self._start(
+                "propagate", {**arguments, "video": str(self.paths.video), "resume": resume}, prepare=prepare
+            )
+            if not resume:
+                await asyncio.to_thread(self.annotations.submit)
 
     @property
     def _settings_file(self) -> Path:
@@ -268,10 +264,14 @@ class Project:
             raise OutputError(f"this run has no export {name[:40]!r}", remedy=f"choose one of these: {listed}")
         if formats[name]["install"]:
             raise OutputError(f"{formats[name]['title']} needs a package", remedy=formats[name]["install"])
-        shutil.rmtree(self.paths.exports, ignore_errors=True)  # the last one was downloaded
         suffix = formats[name]["suffix"]
-        target = make_folder(self.paths.exports) / f"{self.paths.folder.name}_{name.removesuffix(suffix)}{suffix}"
-        await self._start("export", {"format": name, "path": str(target)})
+        target = self.paths.exports / f"{self.paths.folder.name}_{name.removesuffix(suffix)}{suffix}"
+
+        async def make_room() -> None:
+            shutil.rmtree(self.paths.exports, ignore_errors=True)  # the last one was downloaded
+            make_folder(self.paths.exports)
+
+        await self._start("export", {"format": name, "path": str(target)}, prepare=make_room)
 
     def exported(self, name: str) -> Path:
         """Return an exported file by its name."""
@@ -280,17 +280,22 @@ class Project:
             raise OutputError("there is no such export", remedy="export it again")
         return path
 
-    async def _start(self, verb: str, arguments: dict[str, Any], when_done: Any = None) -> None:
+    async def _start(
+        self, verb: str, arguments: dict[str, Any], when_done: Any = None, *, prepare: Prepare | None = None
+    ) -> None:
         async def nothing(_: dict[str, Any]) -> None:
             pass
 
         arguments = {"folder": str(self.paths.folder), **arguments}
-        await self._jobs.start(verb, arguments, when_done=when_done or nothing)
+        await self._jobs.start(verb, arguments, prepare=prepare, when_done=when_done or nothing)
 
     # Files for the command line
 
-    async def _write_annotations(self) -> None:
-        """Write the annotations as a folder that the command line reads: the same labels, the same names."""
+    async def _write_annotations(self, settings: dict[str, Any]) -> None:
+        """Write the annotations as a folder that the command line reads: the same labels, the same names.
+
+        The `settings` of the run are kept beside them.
+        """
         for name in ("masks", "points"):
             shutil.rmtree(self.paths.annotations / name, ignore_errors=True)
         files = self._annotation_files()
@@ -303,6 +308,7 @@ class Project:
                 await self._workers.labels.call("write_points", {"path": path, "points": value["points"]})
         if files and self.annotations.kind != "keypoints" and self.annotations.names:
             write_text(self.paths.annotations / "masks" / "names.json", json.dumps(self.annotations.names) + "\n")
+        write_text(self._settings_file, json.dumps(settings))
 
     def _annotation_files(self) -> dict[int, str]:
         """Return the file of each annotated frame; a mask without an object says nothing before there is a run."""
