@@ -71,3 +71,14 @@ def test_command_ranks_presets_and_encoders(tmp_path, capsys, world):
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 2
     assert printed[0].startswith(" 1. cycle error 0.")
+
+
+def test_command_takes_labels_of_other_tools(tmp_path, capsys, world):
+    clip, masks = write_clip(tmp_path / "clip.mp4", world), tmp_path / "masks"
+    masks.mkdir()
+    write_mask(masks / "00000.png", world)
+    exported = str(tmp_path / "annotations.xml")
+    assert main(["convert", str(masks), exported, "--to", "cvat", "--video", str(clip)]) == 0
+    capsys.readouterr()
+    assert main(["tune", str(clip), exported, "--encoders", "rgb", "--presets", "fast", "--frames", "2"]) == 0
+    assert capsys.readouterr().out.startswith(" 1. cycle error 0.")

@@ -17,7 +17,8 @@ from timecycle.cli.options import (
     read_encoder,
     refuse_swapped,
 )
-from timecycle.labels import read_labels
+from timecycle.formats.reading import read_any
+from timecycle.formats.video_labels import facts_of
 from timecycle.model.registry import DEFAULT_ENCODER
 from timecycle.propagation.video import check_labels
 from timecycle.review.tune import Candidate, tune
@@ -50,9 +51,7 @@ class Tune:
     def __call__(self) -> Result:
         refuse_swapped("tune", self.video, self.labels)
         with open_video(self.video, fps=self.fps, allow_damaged=self.allow_damaged) as video:
-            labels = check_labels(
-                video, read_labels(self.labels, kind=self.kind, numbers=video.numbers, size=video.size.shape)
-            )
+            labels = check_labels(video, read_any(self.labels, facts_of(video), kind=self.kind).labels)
             index = min(labels)
             options = {
                 f"--encoder {name} --preset {preset}": (name, preset)
