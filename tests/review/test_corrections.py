@@ -12,10 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import folders
-from clips import small_world
+from clips import small_world, write_clip
 from oracle import OracleEncoder, iou
+from timecycle.api import review as api
+from timecycle.cli.main import main
 from timecycle.errors import LabelError, OutputError
 from timecycle.labels import Coordinates, Keypoints, Masks
 from timecycle.propagation import propagator
@@ -427,6 +430,64 @@ def test_contact_sheet_of_a_corrected_run_shows_the_labels_on_disk(out, world, v
         sheet.add(labelled, labels.overlay(frame.image))
     sheet.write(tmp_path / "contact.png", out / "frames.csv", Masks, {})
     assert (tmp_path / "contact.png").read_bytes() == (out / "contact.png").read_bytes()
+
+
+# The video, given again
+
+
+def image_run(folder: Path, world, fps: float) -> Path:
+    """A run of the command line on image files, which have no times; then the images are moved."""
+    (folder / "frames").mkdir()
+    for index, image in enumerate(world.frames()):
+        Image.fromarray(image).save(folder / "frames" / f"{index:03d}.png")
+    Masks(world.mask(0)).write(folder / "first.png")
+    Masks(world.mask(10)).write(folder / "middle.png")
+    words = [str(folder / "frames"), str(folder / "first.png"), "-o", str(folder / "out"), "--fps", str(fps)]
+    assert main(["propagate", *words, "--encoder", "rgb", "--preset", "fast"]) == 0
+    (folder / "frames").rename(folder / "moved")
+    return folder / "out"
+
+
+def times(out: Path) -> list[float]:
+    return [frame.time_seconds for frame in OutputFolder(out).frames()]
+
+
+@pytest.mark.parametrize("with_rate", [True, False], ids=["recorded", "recorded by an earlier version"])
+def test_a_moved_video_keeps_its_frame_rate(world, tmp_path, with_rate):
+    out = image_run(tmp_path, world, fps=10)
+    if not with_rate:
+        record = json.loads((out / "run.json").read_text())
+        del record["video"]["assumed_fps"]
+        (out / "run.json").write_text(json.dumps(record))
+    before = times(out)
+    middle, moved = tmp_path / "middle.png", tmp_path / "moved"
+    assert main(["correct", str(out), f"10={middle}", "--video", str(moved)]) == 0
+    assert times(out) == before
+    api.correct(out, {5: middle}, video=moved)
+    assert times(out) == before
+
+
+def test_a_video_opened_with_another_frame_rate_is_refused(world, tmp_path):
+    out = image_run(tmp_path, world, fps=10)
+    with pytest.raises(OutputError, match=r"opened with fps=24\.0, but .* with fps=10\.0; open it with fps=10\.0"):
+        api.correct(out, {10: tmp_path / "middle.png"}, video=open_video(tmp_path / "moved"))
+
+
+def test_a_moved_damaged_video_is_corrected_if_its_damage_was_allowed(world, tmp_path):
+    clip, middle, words = write_clip(tmp_path / "clip.mkv", world), tmp_path / "middle.png", ["--encoder", "rgb"]
+    Masks(world.mask(0)).write(tmp_path / "first.png")
+    Masks(world.mask(5)).write(middle)
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    assert main(["propagate", str(clip), str(tmp_path / "first.png"), "-o", str(whole), *words]) == 0
+    clip.write_bytes(clip.read_bytes()[: clip.stat().st_size * 3 // 4])
+    words += ["--allow-damaged"]
+    assert main(["propagate", str(clip), str(tmp_path / "first.png"), "-o", str(cut), *words]) == 0
+    moved = clip.rename(tmp_path / "moved.mkv")
+    assert main(["correct", str(cut), f"5={middle}", "--video", str(moved)]) == 0
+    refusal = r"cannot be opened .* is cut short: .*; put the original video back"
+    with pytest.raises(OutputError, match=refusal) as refused:
+        correct(whole, {5: Masks(world.mask(5))}, video=moved)
+    assert "--allow-damaged" not in str(refused.value)
 
 
 # The record

@@ -152,6 +152,7 @@ def labels_record(kind: str = "masks", frames: Sequence[object] = (0,), **values
         {"status": []},
         {"video": None},
         {"video": {"name": "x", "sha256": "", "frames": 10**30, "width_px": "8", "height_px": 4}},
+        {"video": {"name": "x", "sha256": "", "frames": 12, "width_px": 8, "height_px": 4, "assumed_fps": "fast"}},
         {"labels": labels_record(kind="pickles")},
         {"labels": labels_record(frames=["0"])},
         {"labels": labels_record(frames=[-1])},

@@ -234,6 +234,25 @@ def test_resuming_with_other_settings_is_refused(world, tmp_path):
         run(spec(world, config=PropagateConfig(window_px=32, anchor_window_px=32, neighbours=3)), tmp_path, resume=True)
 
 
+def test_resuming_with_another_frame_rate_is_refused(world, tmp_path):
+    interrupted(world, tmp_path, after=5)
+    slower = dataclasses.replace(spec(world), video=open_video(world.video(), fps=5))
+    with pytest.raises(OutputError, match=r"was begun with video assumed_fps = 12\.5, now it is 5\.0; resume with the"):
+        run(slower, tmp_path, resume=True)
+    run(spec(world), tmp_path, resume=True)
+    with pytest.raises(OutputError, match=r"was begun with video assumed_fps = 12\.5, now it is 5\.0; resume with the"):
+        run(slower, tmp_path, resume=True)
+
+
+def test_record_of_an_earlier_version_that_lacks_the_frame_rate_is_resumed(world, tmp_path):
+    interrupted(world, tmp_path, after=5)
+    record = json.loads((tmp_path / "run.json").read_text())
+    del record["video"]["assumed_fps"]
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    run(spec(world), tmp_path, resume=True)
+    assert OutputFolder(tmp_path).finished_record()["video"]["assumed_fps"] == 12.5
+
+
 def test_resuming_with_another_kernel_rounding_is_refused(world, tmp_path, monkeypatch):
     interrupted(world, tmp_path, after=5)
     monkeypatch.setattr(runs, "find_kernel", lambda: Kernel(None, "another"))

@@ -77,13 +77,11 @@ def correct(
     labels = _corrections(finished, corrections)
     if exhaustive:
         labels = {index: one.as_exhaustive() for index, one in labels.items()}
-    with ExitStack() as stack:
-        source = None if video is None else stack.enter_context(opened(video))
-        bar = stack.enter_context(bars_for(progress))
+    with bars_for(progress) as bar:
         return correcting.correct(
             finished.folder,
             labels,
-            video=source,
+            video=video,
             encoder=None if encoder is None else as_encoder(encoder),
             object_id=object_id,
             progress=bar("correcting"),

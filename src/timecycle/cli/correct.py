@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +17,6 @@ from timecycle.formats.video_labels import VideoFacts
 from timecycle.labels.file import frames_in_words
 from timecycle.review.corrections import correct, undo
 from timecycle.runs.folder import OutputFolder
-from timecycle.video import open_video
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +71,9 @@ class Correct:
         numbers = OutputFolder(self.folder).frame_numbers()
         video = VideoFacts(name="the video of the run", frames=len(numbers), numbers=numbers)
         annotations = read_any(self.labels, video, kind=kind, exhaustive=self.exhaustive, together=False).labels
-        with ExitStack() as stack:
-            moved = stack.enter_context(open_video(self.video)) if self.video is not None else None
-            show = stack.enter_context(progress("correcting"))
+        with progress("correcting") as show:
             done = correct(
-                self.folder, annotations, video=moved, object_id=self.object, device=self.device, progress=show
+                self.folder, annotations, video=self.video, object_id=self.object, device=self.device, progress=show
             )
         corrections: list[Result] = [
             {

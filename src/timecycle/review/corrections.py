@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from timecycle.concurrency import BackgroundWriter
 from timecycle.confidence.fusion import ConfidenceConfig
 from timecycle.device import Device
@@ -70,7 +72,7 @@ def correct(
     folder: Path,
     corrections: Mapping[int, Labels],
     *,
-    video: Video | None = None,
+    video: Video | str | Path | np.ndarray | None = None,
     encoder: Encoder | None = None,
     object_id: int | None = None,
     device: Device | None = None,
@@ -78,7 +80,8 @@ def correct(
 ) -> list[CorrectedInterval]:
     """Annotate frames of a finished run again. Video and encoder must be those of the run.
 
-    The encoder is loaded to the `device` of the run, or to another where the run's is missing.
+    A `video` that is not open is opened as it was when it was labelled. The encoder is loaded to the `device` of the
+    run, or to another where the run's is missing.
 
     Corrections between the same two annotated frames are propagated together. All of them are one entry of the history.
     A mask of one object shows the object `object_id`, which may be new. Without `object_id` it shows the object whose
@@ -279,16 +282,16 @@ def _replace_rows(path: Path, rows: Mapping[int, str], target: Path) -> None:
 def _opened(
     folder: OutputFolder,
     record: Mapping[str, Any],
-    video: Video | None,
+    video: Video | str | Path | np.ndarray | None,
     encoder: Encoder | None,
     device: Device | None,
 ) -> Iterator[tuple[Video, Encoder]]:
     """Open the video and load the encoder of the run where they are not given; refuse others."""
     with ExitStack() as stack:
-        if video is None:
-            video = stack.enter_context(folder.open_video())
-        else:
+        if isinstance(video, Video):
             folder.check_video(video, record)
+        else:
+            video = stack.enter_context(folder.open_video(video))
         if encoder is None:
             encoder = _load_encoder(folder, record, device)
         if encoder.sha256 != record["encoder"]["sha256"]:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from timecycle.errors import OutputError, VideoError, first_line
 from timecycle.files import clear_unfinished, lock, make_folder, write_text, writing
 from timecycle.labels import Labels
@@ -162,24 +164,34 @@ class OutputFolder:
 
     # Video
 
-    def open_video(self) -> Video:
-        """Open the video that was labelled, where the record says it is; refuse another one in its place."""
+    def open_video(self, moved: str | Path | np.ndarray | None = None) -> Video:
+        """Open the video that was labelled, as it was opened then; refuse another one in its place.
+
+        moved: the video, if it is not where the record says.
+        """
         record = self.finished_record()
-        origin = record.get("origin")
-        if not origin:
+        about, origin = record["video"], record.get("origin") or {}
+        source = origin.get("video") if moved is None else moved
+        if source is None:
             raise OutputError(
                 f"{self.path} does not say where its video is",
                 remedy="in Python, pass video and encoder; or propagate again from a video file",
             )
-        # Damage was accepted when the labels were propagated.
-        damaged = bool(record["video"].get("damage"))
         try:
-            video = open_video(origin["video"], fps=origin["fps"], allow_damaged=damaged)
+            # Damage was accepted when the labels were propagated.
+            video = open_video(
+                source, fps=about.get("assumed_fps", origin.get("fps")), allow_damaged=bool(about.get("damage"))
+            )
         except VideoError as error:
-            if Path(origin["video"]).exists():
+            if not isinstance(source, str | Path) or Path(source).exists():
+                raise OutputError(
+                    f"the video of {self.path} cannot be opened as it was when it was labelled: {error.problem}",
+                    remedy="put the original video back, or propagate again",
+                ) from error
+            if moved is not None:
                 raise
             raise OutputError(
-                f"the video of {self.path} is not at {origin['video']} any more",
+                f"the video of {self.path} is not at {source} any more",
                 remedy="put it back, or say where it is now: timecycle correct OUT --video FILE, in Python video=",
             ) from error
         try:
@@ -190,11 +202,17 @@ class OutputFolder:
         return video
 
     def check_video(self, video: Video, record: Mapping[str, Any]) -> None:
-        """Refuse a video that is not the one that was labelled."""
+        """Refuse a video that is not the one that was labelled, or that has other times."""
         if video.fingerprint() != record["video"]["sha256"]:
             raise OutputError(
                 f"the video is not the one that was labelled in {self.path}",
                 remedy="put the original video back, or propagate again",
+            )
+        fps = record["video"].get("assumed_fps", video.assumed_fps)
+        if video.assumed_fps != fps:
+            raise OutputError(
+                f"the video was opened with fps={video.assumed_fps}, but labelled in {self.path} with fps={fps}",
+                remedy=f"open it with fps={fps}",
             )
 
     @contextmanager

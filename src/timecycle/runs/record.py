@@ -183,7 +183,9 @@ _BY_FRAME = ("sha256_by_frame", "objects_by_frame")
 
 def _is_video(value: Any) -> bool:
     sizes = ("frames", "width_px", "height_px")
-    return _object(name=str, sha256=str, **dict.fromkeys(sizes, int))(value) and all(value[name] > 0 for name in sizes)
+    hints = dict.fromkeys(sizes, int)
+    is_described = _object(name=str, sha256=str, assumed_fps=float | None, **hints)(value)
+    return is_described and all(value[name] > 0 for name in sizes)
 
 
 def _is_colours(value: Any) -> bool:

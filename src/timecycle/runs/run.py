@@ -110,6 +110,7 @@ class RunSpec:
                 "width_px": self.video.size.width_px,
                 "height_px": self.video.size.height_px,
                 "damage": self.video.damage,
+                "assumed_fps": self.video.assumed_fps,
             },
             "labels": annotations_record(
                 self.kind,
@@ -249,6 +250,8 @@ def _any_record(folder: OutputFolder) -> dict[str, Any]:
 
 
 def _refuse_difference(folder: OutputFolder, old: dict[str, Any], new: dict[str, Any]) -> None:
+    # Records of earlier versions do not say which frame rate was assumed.
+    old = old | {"video": {"assumed_fps": new["video"]["assumed_fps"], **old["video"]}}
     for section in ("video", "labels", "encoder", "config", "confidence", "names", "outputs", "matching"):
         was, now = old.get(section, {}), new[section]
         for name in {**was, **now}:

@@ -97,6 +97,10 @@ class ArrayVideo(Video):
     def pts(self) -> Sequence[int]:
         return range(len(self._arrays))
 
+    @property
+    def assumed_fps(self) -> float:
+        return float(1 / self.time_base)
+
     def fingerprint(self) -> str:
         digest = hashlib.sha256(f"{len(self)} {self.size}".encode())
         for _, image in self._images(0, len(self)):

@@ -40,7 +40,7 @@ class Video(ABC):
 
     @property
     def assumed_fps(self) -> float | None:
-        """The frame rate that was assumed for images without times; None if the video has its own times."""
+        """The frame rate that was assumed for images and arrays without times; None if the video has its own times."""
         return None
 
     @property
@@ -179,6 +179,10 @@ class VideoSlice(Video):
     @property
     def numbers(self) -> Sequence[int]:
         return self._whole.numbers[self._start : self._stop]
+
+    @property
+    def assumed_fps(self) -> float | None:
+        return self._whole.assumed_fps
 
     @property
     def damage(self) -> str | None:
