@@ -1,5 +1,7 @@
 """YOLO folders as Ultralytics writes and reads them, and damaged ones."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from label_samples import SIZE, keypoints, mask, masks
 from timecycle.errors import LabelError
 from timecycle.formats.registry import read_file, write_file
 from timecycle.formats.video_labels import VideoFacts
+from timecycle.labels import Keypoints
 
 VIDEO = VideoFacts(name="clip.mp4", size=SIZE)
 
@@ -54,6 +57,31 @@ def test_points_of_a_pose_without_track_and_names_are_numbered(tmp_path):
 def test_names_of_points_come_back(tmp_path):
     write_file(keypoints(), tmp_path, name="yolo")
     assert read_file(tmp_path, VIDEO).labels[5].names == ("nez", "хвост", "left ear")
+
+
+def test_points_of_two_animals_have_the_same_names_on_every_frame(tmp_path):
+    """The second one alone on a frame is still the second, in our own exports too."""
+    both = Keypoints(("a/nose", "b/nose"), np.array([[2, 3], [20, 30]], np.float32), np.array([True, True]))
+    labels = {0: both, 1: Keypoints(both.names[1:], both.xy[1:], both.visible[1:])}
+    write_file(replace(keypoints(2), labels=labels), tmp_path, name="yolo")
+    assert (tmp_path / "labels" / "00001.txt").read_text().split()[-1] == "2"
+    back = read_file(tmp_path, VIDEO).labels
+    assert back[0].names == ("1/nose", "2/nose")
+    assert back[1].names == ("2/nose",)
+    assert back[1].xy.tolist() == [[20, 30]]
+
+
+def test_animals_that_never_share_a_frame_are_told_apart_by_their_tracks(tmp_path):
+    path = folder(tmp_path, "0 0.5 0.5 1 1 0.5 0.5 2 1\n", "kpt_shape: [1, 3]\n")
+    (path / "labels" / "clip_0005.txt").write_text("0 0.5 0.5 1 1 0.5 0.5 2 2\n")
+    labels = read_file(path, VIDEO).labels
+    assert [labels[index].names for index in (4, 5)] == [("1/point 1",), ("2/point 1",)]
+
+
+def test_two_poses_of_one_track_on_a_frame_are_refused(tmp_path):
+    path = folder(tmp_path, "0 0.5 0.5 1 1 0.5 0.5 2 7\n" * 2, "kpt_shape: [1, 3]\n")
+    with pytest.raises(LabelError, match=r"line 2 of .*clip_0004\.txt is a second object of its class or track"):
+        read_file(path, VIDEO)
 
 
 @pytest.mark.parametrize(

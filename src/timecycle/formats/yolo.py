@@ -50,7 +50,8 @@ def read(path: Path, video: VideoFacts) -> VideoLabels:
     facts = VideoFacts(name=str(path))
     if settings.get("kpt_shape"):
         names, dimensions = _point_names(settings, path)
-        points = partial(_read_points, files, video.size, names, dimensions)
+        several = len(_individuals(files, len(names), dimensions)) > 1
+        points = partial(_read_points, files, video.size, names, dimensions, several)
         return VideoLabels(kind=Keypoints, labels=LazyLabels(list(files), points), video=facts)
     classes = {str(number + 1): name for number, name in settings.get("names", {}).items()}
     tracks = _tracks(files)
@@ -106,13 +107,17 @@ def _tracks(files: Mapping[int, Path]) -> dict[int, int]:
         for place, numbers in _lines(file):
             track, _ = _segment(place, numbers)
             if track in there:
-                raise LabelError(
-                    f"{place} is a second object of its class or track on its frame",
-                    remedy="export with track ids, as the last number of every line",
-                )
+                raise _second_object(place)
             there.add(track)
             classes.setdefault(track, int(numbers[0]))
     return classes
+
+
+def _second_object(place: str) -> LabelError:
+    return LabelError(
+        f"{place} is a second object of its class or track on its frame",
+        remedy="export with track ids, as the last number of every line",
+    )
 
 
 def _read_masks(files: Mapping[int, Path], size: tuple[int, int], index: int) -> Masks:
@@ -123,23 +128,40 @@ def _read_masks(files: Mapping[int, Path], size: tuple[int, int], index: int) ->
     return masks_of(size, ((track, partial(fill, one, size)) for track, one in scaled), str(files[index]))
 
 
+def _poses(file: Path, points: int, dimensions: int) -> dict[str, list[float]]:
+    """Return the numbers of the points of each individual: a track or, in lines without one, their order."""
+    poses: dict[str, list[float]] = {}
+    for i, (place, numbers) in enumerate(_lines(file), 1):
+        values, more = numbers[5 : 5 + dimensions * points], numbers[5 + dimensions * points :]
+        if len(values) != dimensions * points or len(more) > 1:
+            raise LabelError(f"{place} does not have {points} points", remedy="check kpt_shape in data.yaml")
+        individual = str(int(more[0])) if more else str(i)
+        if individual in poses:
+            raise _second_object(place)
+        poses[individual] = values
+    return poses
+
+
+def _individuals(files: Mapping[int, Path], points: int, dimensions: int) -> set[str]:
+    return {individual for file in files.values() for individual in _poses(file, points, dimensions)}
+
+
 def _read_points(
-    files: Mapping[int, Path], size: tuple[int, int], names: tuple[str, ...], dimensions: int, index: int
+    files: Mapping[int, Path],
+    size: tuple[int, int],
+    names: tuple[str, ...],
+    dimensions: int,
+    several: bool,
+    index: int,
 ) -> Keypoints:
+    """Return the points of a frame; of `several` individuals in the video, names begin with theirs on every frame."""
     height, width = size
     instances = {}
-    several = False
-    for i, (place, numbers) in enumerate(_lines(files[index]), 1):
-        values = numbers[5:]
-        tracked = len(values) == dimensions * len(names) + 1
-        if not tracked and len(values) != dimensions * len(names):
-            raise LabelError(f"{place} does not have {len(names)} points", remedy="check kpt_shape in data.yaml")
-        several |= i > 1
-        table = np.array(values[: dimensions * len(names)]).reshape(-1, dimensions)
+    for individual, values in _poses(files[index], len(names), dimensions).items():
+        table = np.array(values).reshape(-1, dimensions)
         visibility = table[:, 2] if dimensions == 3 else np.full(len(table), 2.0)
         xy = np.where(visibility[:, None] > 0, np.round(table[:, :2] * (width, height) - 0.5, 4), np.nan)
-        track = str(int(values[-1])) if tracked else str(i)
-        instances[track] = Keypoints(names, xy.astype(np.float32), visibility > 1)
+        instances[individual] = Keypoints(names, xy.astype(np.float32), visibility > 1)
     return join_instances(instances, several=several)
 
 
@@ -202,7 +224,7 @@ def write(labels: VideoLabels, path: Path) -> None:
         skeletons = Skeletons.of(labels.labels)
         names = {0: "object"}
         more = f"kpt_shape: [{len(skeletons.parts)}, 3]\nkpt_names:\n  0: {_json(list(skeletons.parts))}\n"
-        lines = ((index, _poses(skeletons, points_of(one), size)) for index, one in labels.labels.items())
+        lines = ((index, _pose_lines(skeletons, points_of(one), size)) for index, one in labels.labels.items())
     else:
         classes = _classes(labels)
         names = {number: labels.names.get(str(i), default_name(i)) for i, number in classes.items()}
@@ -229,9 +251,10 @@ def _segments(ids: np.ndarray, classes: Mapping[int, int]) -> Iterator[str]:
         yield " ".join((str(classes[identity]), *(f"{value:.6f}" for value in vertices.ravel()), str(identity)))
 
 
-def _poses(skeletons: Skeletons, points: Keypoints, size: tuple[int, int]) -> Iterator[str]:
+def _pose_lines(skeletons: Skeletons, points: Keypoints, size: tuple[int, int]) -> Iterator[str]:
     height, width = size
-    for track, one in enumerate(skeletons.split(points).values(), 1):
+    tracks = {individual: i for i, individual in enumerate(skeletons.individuals, 1)}
+    for individual, one in skeletons.split(points).items():
         there = np.isfinite(one.xy).all(axis=1)
         fractions = np.where(there[:, None], (one.xy.astype(np.float64) + 0.5) / (width, height), 0)
         visibility = np.where(there, np.where(one.visible, 2, 1), 0)
@@ -240,7 +263,7 @@ def _poses(skeletons: Skeletons, points: Keypoints, size: tuple[int, int]) -> It
         )
         box = (*((low + high) / 2).tolist(), *(high - low).tolist())
         values = [f"{x:.8f} {y:.8f} {v}" for (x, y), v in zip(fractions.tolist(), visibility.tolist(), strict=True)]
-        yield " ".join(("0", *(f"{value:.6f}" for value in box), *values, str(track)))
+        yield " ".join(("0", *(f"{value:.6f}" for value in box), *values, str(tracks[individual])))
 
 
 def _json(value: Any) -> str:
