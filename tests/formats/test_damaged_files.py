@@ -68,6 +68,17 @@ def npz(path, name, member):
             changed.writestr(one, content)
 
 
+@pytest.mark.parametrize(("at", "byte"), [(0, b"Q"), (6, b"\xff")], ids=["signature", "version"])
+def test_an_archive_with_a_damaged_list_of_members_is_of_no_known_format(tmp_path, at, byte):
+    write_file(keypoints(), tmp_path / "a.npz", name="tapvid")
+    content = bytearray((tmp_path / "a.npz").read_bytes())
+    content[content.index(b"PK\x01\x02") + at] = byte[0]
+    (tmp_path / "a.npz").write_bytes(content)
+    assert zipfile.is_zipfile(tmp_path / "a.npz")
+    with pytest.raises(LabelError, match=r"a\.npz is of no known format"):
+        read_file(tmp_path / "a.npz")
+
+
 def test_a_member_whose_header_does_not_end_is_refused(tmp_path):
     written = io.BytesIO()
     np.save(written, np.zeros(3))

@@ -124,6 +124,8 @@ def test_of_several_videos_the_one_in_question_is_read(tmp_path):
         ("img1.png,1,2,3,4\nimg1.png,1,2,3,4\n", HEADER, "two rows of frame 1"),
         ("img.png,1,2,3,4\n", HEADER, "without a frame number"),
         ("", "scorer,me\ncoords,x\n", "not a table"),
+        ("", f"\n{HEADER}", "not a table"),
+        ("", HEADER.replace("\n", "\n\n", 1), "not a table"),
         ("", HEADER.replace("tail,tail", "nose,nose"), "two columns"),
         ("", HEADER.replace("x,y,x,y", "x,y,x,z"), "columns of z"),
         ("1,1,2,3\n", "scorer,a,a,a\nbodyparts,n,n,n\ncoords,x,y,likelihood\n", "not between 0 and 1"),

@@ -100,8 +100,8 @@ def _read_csv(path: Path) -> tuple[Columns, Iterable[Row]]:
             reader = csv.reader(file)
             levels: dict[str, list[str]] = {}
             while "coords" not in levels and len(levels) < len(_HEADERS):
-                row = next(reader, [""])
-                if row[0] not in _HEADERS:
+                row = next(reader, [])
+                if not row or row[0] not in _HEADERS:
                     raise LabelError(f"{path} is not a table of DeepLabCut", remedy=_REMEDY)
                 levels[row[0]] = row
             # Rows are called by one column or, in newer versions, by three: labeled-data, video, image.

@@ -131,6 +131,14 @@ def write(labels: VideoLabels, path: Path) -> None:
         )
 
 
+def _recognises(path: Path) -> bool:
+    try:
+        with zipfile.ZipFile(path) as packed:
+            return "points.npy" in packed.namelist()
+    except (zipfile.BadZipFile, NotImplementedError):  # damaged, or of a later version of zip
+        return False
+
+
 FORMAT = Format(
     name="tapvid",
     title="TAP-Vid point tracks",
@@ -139,5 +147,5 @@ FORMAT = Format(
     loses="confidence; frames on which no point has a position. TAP-Vid's own pickles are not read",
     read=read,
     write=write,
-    recognises=lambda path: zipfile.is_zipfile(path) and "points.npy" in zipfile.ZipFile(path).namelist(),
+    recognises=_recognises,
 )
