@@ -130,6 +130,15 @@ def test_two_objects_of_one_category_with_track_ids_are_two_objects(tmp_path):
     assert dict(zip(points.names, points.xy.tolist(), strict=True)) == {"1/nose": [2, 3], "2/nose": [20, 30]}
 
 
+def test_skeletons_that_never_share_a_frame_are_told_apart_by_their_track_ids(tmp_path):
+    content = json.loads(two_on_one_frame(tmp_path, POSES, {"track_id": 1}, {"track_id": 2}).read_text())
+    content["images"].append(content["images"][0] | {"id": 2, "file_name": "1.png"})
+    content["annotations"][1]["image_id"] = 2
+    (tmp_path / "two.json").write_text(json.dumps(content))
+    labels = read_file(tmp_path / "two.json").labels
+    assert [labels[index].names for index in (0, 1)] == [("1/nose",), ("2/nose",)]
+
+
 def test_masks_of_one_track_on_a_frame_are_parts_of_one_object_and_skeletons_are_refused(tmp_path):
     tracks = {"track_id": 3}, {"track_id": 3}
     ids = read_file(two_on_one_frame(tmp_path, TWO, *tracks)).labels[0].ids

@@ -155,9 +155,8 @@ def _keypoints(
 ) -> VideoLabels:
     names = {row.get("id"): row.get("keypoints") for row in categories}
     labels: dict[int, Labels] = {}
-    several = any(
-        len(of_frame) > 1 or any(isinstance(_track(one), str) for _, one in of_frame) for of_frame in by_frame.values()
-    )
+    tracks = {_track(one) for of_frame in by_frame.values() for _, one in of_frame}
+    several = len(tracks) > 1 or any(isinstance(track, str) for track in tracks)
     for index, annotations in by_frame.items():
         instances: dict[str, Keypoints] = {}
         for place, one in annotations:
