@@ -16,6 +16,7 @@ from clips import small_world, write_mask
 from served import Served, png, served, wait_for
 from timecycle.errors import OutputError
 from timecycle.labels import Masks
+from timecycle.ui.annotations import Annotations
 from timecycle.ui.events import Events
 from timecycle.ui.jobs import Job, Jobs
 
@@ -33,6 +34,25 @@ def run(clip, tmp_path_factory) -> Path:
     first = write_mask(folder / "first.png", WORLD)
     names = {1: "disc", 2: "box"}
     return tc.propagate_to_folder(clip, first, folder / "out", encoder="rgb", config="fast", names=names).folder
+
+
+@pytest.fixture(scope="module")
+def run_of_points(clip, tmp_path_factory) -> Path:
+    """A run of two points; the first has the name that the page gives to one without a name."""
+    points = tc.Keypoints(("point 1", "tail"), np.array([[20, 20], [60, 40]], np.float32), np.ones(2, bool))
+    folder = tmp_path_factory.mktemp("points") / "out"
+    return tc.propagate_to_folder(clip, {0: points}, folder, encoder="rgb", config="fast").folder
+
+
+@pytest.fixture(scope="module")
+def of_points(run_of_points) -> Served:
+    """A server of a finished run of points, with a list of points that nobody has named."""
+    annotations = Annotations(run_of_points.with_name("out_annotations"))
+    for key, value in {"kind": "keypoints", "objects": [{"id": 1, "name": ""}, {"id": 2, "name": ""}]}.items():
+        annotations.edit(key, value, revision=annotations.revision)
+    with served(run_of_points, cwd=run_of_points.parent) as server:
+        server.project()
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +138,13 @@ def test_a_run_of_the_command_line_opens_with_its_objects_and_names(of_run):
     state = of_run.ask("GET", "/api/run").json
     assert (state["status"], state["frames"], len(state["source"])) == ("finished", 10, 10)
     assert set(state["objects"]) >= {"1", "2"}
+
+
+def test_points_without_a_name_are_known_in_a_run_by_the_names_that_the_page_shows(of_points):
+    objects = [{"id": 1, "name": ""}, {"id": 2, "name": ""}, {"id": 3, "name": "tail"}]
+    assert of_points.project()["objects"] == objects
+    objects.append({"id": 4, "name": ""})  # ids are different, so the list can be edited
+    assert of_points.edit("PUT", "/api/settings/objects", {"value": objects}).status == 200
 
 
 def test_labels_are_the_bytes_of_the_run(of_run, run):

@@ -207,6 +207,11 @@ def _read(path: Path) -> dict[str, Any]:
     return read
 
 
+def point_name(one: Value) -> str:
+    """Return what a keypoint of the list of objects is called on frames and in files, also if nobody has named it."""
+    return str(one["name"] or f"point {one['id']}")
+
+
 # What the page sends
 
 

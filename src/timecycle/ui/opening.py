@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from timecycle.errors import OutputError
-from timecycle.ui.annotations import KINDS, Annotations
+from timecycle.ui.annotations import KINDS, Annotations, point_name
 from timecycle.ui.jobs import Jobs
 from timecycle.ui.project import Paths, Project
 from timecycle.ui.workers import Workers
@@ -61,15 +61,18 @@ def _take_over(annotations: Annotations, run: dict[str, Any]) -> None:
     """Take the kind and the objects of a run that was started elsewhere."""
     if run["kind"] != annotations.kind:
         annotations.edit("kind", run["kind"], revision=annotations.revision)
+    objects = annotations.values["objects"]
     if run["kind"] == "keypoints":
         named = [{"id": number, "name": name} for number, name in enumerate(run["objects"], 1)]
-        known = {one["name"] for one in annotations.values["objects"]}
-        missing = [one for one in named if one["name"] not in known]
+        known = {point_name(one) for one in objects}
+        unlisted = [name for name in run["objects"] if name not in known]
+        last = max(one["id"] for one in objects)
+        missing = [{"id": number, "name": name} for number, name in enumerate(unlisted, last + 1)]
     else:
         named = [{"id": int(name), "name": run["names"].get(name, "")} for name in run["objects"]]
-        known = {one["id"] for one in annotations.values["objects"]}
+        known = {one["id"] for one in objects}
         missing = [one for one in named if one["id"] not in known]
     if annotations.revision <= 1 and named:  # nobody has named anything here
         annotations.edit("objects", named, revision=annotations.revision)
     elif missing:
-        annotations.edit("objects", [*annotations.values["objects"], *missing], revision=annotations.revision)
+        annotations.edit("objects", [*objects, *missing], revision=annotations.revision)
