@@ -179,6 +179,20 @@ def test_only_the_interrupted_correction_is_undone(out, world, video, encoder, m
     assert contents(out) == before
 
 
+def test_files_of_file_managers_change_nothing(out, world, video, encoder):
+    before = contents(out)
+    foreign = ("labels", "confidence", "history", "history/0001", "history/0001/labels")
+    correct(out, {10: Masks(world.mask(10))}, video=video, encoder=encoder)
+    for name in (".DS_Store", "Thumbs.db", "._00003.png"):
+        for folder in foreign:
+            (out / folder / name).write_bytes(b"of a file manager")
+    correct(out, {5: Masks(world.mask(5))}, video=video, encoder=encoder)
+    assert [entry.frames for entry in history.read_history(OutputFolder(out))] == [[10], [5]]
+    assert (undo(out), undo(out)) == ([5], [10])
+    assert {name: content for name, content in contents(out).items() if content != b"of a file manager"} == before
+    assert (out / "labels" / ".DS_Store").exists()
+
+
 def test_overwriting_a_run_removes_its_history(out, world, video, encoder):
     correct(out, {10: Masks(world.mask(10))}, video=video, encoder=encoder)
     run(RunSpec(video=video, labels={0: Masks(world.mask(0))}, encoder=encoder, config=CONFIG), out, overwrite=True)

@@ -7,6 +7,7 @@ is not in run.json belongs to an interrupted correction, which `recover` undoes.
 
 import filecmp
 import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from timecycle.labels.space import Objects
 from timecycle.runs.folder import FILES, RECORD, OutputFolder
 
 _ENTRY = "entry.json"  # written last: an entry that has it is complete
+_ENTRY_NAMES = "[0-9]" * 4  # a pattern
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,10 @@ def undo_last(folder: OutputFolder) -> list[int]:
     record, entries = folder.finished_record(), _entries(folder)
     if not entries:
         raise OutputError(f"{folder.path} has no correction to undo", remedy="make one first: timecycle correct")
+    last = _read_entry(entries[-1])
     # From here on the correction counts as interrupted, so the next command would complete the undoing.
     folder.write_record({**record, "corrections": int(entries[-1].name) - 1})
-    return _restore(folder, entries[-1])
+    return _restore(folder, last)
 
 
 def refuse_interrupted(folder: OutputFolder) -> None:
@@ -90,12 +93,12 @@ def recover(folder: OutputFolder) -> list[int] | None:
     """Undo a correction that was interrupted; returns the frames it was made on, or None where there was none."""
     folder.clear_partial_files()
     shutil.rmtree(folder.staging, ignore_errors=True)
-    for path in folder.history.glob("*"):
-        if not (path / _ENTRY).is_file():
+    for path in folder.history.glob(_ENTRY_NAMES):
+        if path.is_dir() and not (path / _ENTRY).is_file():
             shutil.rmtree(path)
     _remove_empty_history(folder)
     entry = _interrupted_entry(folder)
-    return None if entry is None else _restore(folder, entry)
+    return None if entry is None else _restore(folder, _read_entry(entry))
 
 
 def replaced_file(folder: OutputFolder, file: Path) -> Path | None:
@@ -106,7 +109,7 @@ def replaced_file(folder: OutputFolder, file: Path) -> Path | None:
 
 
 def _entries(folder: OutputFolder) -> list[Path]:
-    return sorted(path.parent for path in folder.history.glob(f"{'[0-9]' * 4}/{_ENTRY}"))
+    return sorted(path.parent for path in folder.history.glob(f"{_ENTRY_NAMES}/{_ENTRY}"))
 
 
 def _interrupted_entry(folder: OutputFolder) -> Path | None:
@@ -125,8 +128,8 @@ def _read_entry(entry: Path) -> HistoryEntry:
             for index, names in about["objects"].items()
         }
         numbers, kept = list(map(int, about["numbers"])), dict(about["sha256"])
-        there = {path.relative_to(entry).as_posix() for path in entry.rglob("*") if path.is_file()}
-        if there != {*kept, _ENTRY} or any(sha256([entry / name]) != digest for name, digest in kept.items()):
+        there = {path.relative_to(entry).as_posix() for path in _files_of(OutputFolder(entry)) if path.is_file()}
+        if there != kept.keys() or any(sha256([entry / name]) != digest for name, digest in kept.items()):
             raise ValueError("its files are not those that were kept")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise OutputError(
@@ -158,10 +161,10 @@ def _move(staged: OutputFolder, folder: OutputFolder) -> set[int]:
     """Move the staged files into the folder; returns the numbers of frames whose labels changed."""
     changed = set()
     for source, target in ((staged.labels, folder.labels), (staged.confidence, folder.confidence)):
-        for file in sorted(source.glob("*")):
+        for number, file in _numbered_files(source):
             old = make_folder(target) / file.name
             if source == staged.labels and not filecmp.cmp(file, old, shallow=False):
-                changed.add(_number_of(file))
+                changed.add(number)
             file.replace(old)
     for name in FILES:
         if (staged.path / name).is_file():
@@ -170,32 +173,40 @@ def _move(staged: OutputFolder, folder: OutputFolder) -> set[int]:
     return changed
 
 
-def _number_of(file: Path) -> int:
-    """Return the number of the frame that a label or confidence file belongs to."""
-    return int(file.stem)
+def _files_of(folder: OutputFolder) -> list[Path]:
+    """Return the paths of all files that an entry may keep."""
+    numbered = (*_numbered_files(folder.labels), *_numbered_files(folder.confidence))
+    return [folder.path / name for name in (*FILES, RECORD)] + [file for _, file in numbered]
 
 
-def _restore(folder: OutputFolder, entry: Path) -> list[int]:
+def _numbered_files(folder: Path) -> list[tuple[int, Path]]:
+    """Return the label or confidence files of a folder with the numbers of their frames, in order.
+
+    Others are no files of a run: file managers leave some, such as .DS_Store and Thumbs.db.
+    """
+    return [(int(file.stem), file) for file in sorted(folder.glob("*")) if re.fullmatch("[0-9]{5,}", file.stem)]
+
+
+def _restore(folder: OutputFolder, last: HistoryEntry) -> list[int]:
     """Restore everything, run.json last; it can be repeated after a kill. Returns the corrected frames."""
-    about = _read_entry(entry)
-    numbers, old = set(about.numbers), about.folder
+    numbers, old = set(last.numbers), last.folder
     for source, target in ((old.labels, folder.labels), (old.confidence, folder.confidence)):
-        for file in sorted(target.glob("*")):
-            if _number_of(file) in numbers and not (source / file.name).is_file():
+        for number, file in _numbered_files(target):
+            if number in numbers and not (source / file.name).is_file():
                 file.unlink()
-        for file in sorted(source.glob("*")):
+        for _, file in _numbered_files(source):
             copy_file(file, target / file.name)
     folder.remove_review_files()  # not restored: they link to files of review/, which follows the last `check`
     for name in FILES:
-        if (entry / name).is_file():
-            copy_file(entry / name, folder.path / name)
+        if (old.path / name).is_file():
+            copy_file(old.path / name, folder.path / name)
         else:
             (folder.path / name).unlink(missing_ok=True)
     copy_file(old.record_file, folder.record_file)
-    (entry / _ENTRY).unlink()  # from here on it is no entry
-    shutil.rmtree(entry)
+    (old.path / _ENTRY).unlink()  # from here on it is no entry
+    shutil.rmtree(old.path)
     _remove_empty_history(folder)
-    return about.frames
+    return last.frames
 
 
 def _remove_empty_history(folder: OutputFolder) -> None:
