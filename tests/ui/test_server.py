@@ -284,3 +284,11 @@ def test_a_wildcard_address_is_refused(clip):
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 2
     assert "every address" in done.stderr
+
+
+@pytest.mark.parametrize("port", [-1, 65536])
+def test_a_port_that_does_not_exist_is_refused(clip, port):
+    words = [sys.executable, "-m", "timecycle", "ui", str(clip), "--no-browser", f"--port={port}"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2
+    assert f"there is no port {port}" in done.stderr

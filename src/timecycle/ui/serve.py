@@ -14,6 +14,8 @@ from timecycle.extras import import_extra
 if TYPE_CHECKING:
     import uvicorn
 
+_LAST_PORT = 65535
+
 
 def serve(
     path: Path,
@@ -33,7 +35,7 @@ def serve(
     from timecycle.ui.security import Access  # noqa: PLC0415
     from timecycle.ui.server import Server  # noqa: PLC0415
 
-    _check(path, host)
+    _check(path, host, port)
     listener = _listen(host, port)
     access = Access(host, listener.getsockname()[1])
     try:  # from the address on: Ctrl-C may come at once
@@ -71,7 +73,7 @@ def _uvicorn_server(config: "uvicorn.Config", before_shutdown: Callable[[], None
     return Stopping(config)
 
 
-def _check(path: Path, host: str) -> None:
+def _check(path: Path, host: str, port: int) -> None:
     if not path.exists() and not any(sign in path.name for sign in "*?[%#"):
         raise SettingsError(f"there is no file or folder {path}", remedy="check the path for typing errors")
     try:
@@ -82,6 +84,10 @@ def _check(path: Path, host: str) -> None:
         raise SettingsError(
             f"--host {host} stands for every address of this machine",
             remedy="give the one address or name that browsers will use, so that others can be refused",
+        )
+    if not 0 <= port <= _LAST_PORT:  # the system would take another one in its place
+        raise SettingsError(
+            f"there is no port {port}", remedy=f"choose a --port from 1 to {_LAST_PORT}, or leave it out for a free one"
         )
 
 
