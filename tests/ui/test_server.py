@@ -147,6 +147,23 @@ def test_points_without_a_name_are_known_in_a_run_by_the_names_that_the_page_sho
     assert of_points.edit("PUT", "/api/settings/objects", {"value": objects}).status == 200
 
 
+def test_a_renamed_point_keeps_its_places_but_a_point_of_the_run_keeps_its_name(of_points):
+    objects = of_points.project()["objects"]
+    placed = {"point 2": [5.0, 6.0, True], "tail": [60.0, 40.0, True]}
+    assert of_points.edit("PUT", "/api/points/4", {"points": placed}).status == 200
+    named = [one | {"name": "ear"} if one["id"] == 2 else one for one in objects]
+    assert of_points.edit("PUT", "/api/settings/objects", {"value": named}).status == 200
+    assert of_points.project()["frames"]["4"]["points"] == {"ear": [5.0, 6.0, True], "tail": [60.0, 40.0, True]}
+    for number, name in ((1, "nose"), (3, "end")):
+        others = [one | {"name": name} if one["id"] == number else one for one in named]
+        answer = of_points.edit("PUT", "/api/settings/objects", {"value": others})
+        assert answer.status == 400
+        assert "the run knows the point" in answer.problem
+    twice = [one | {"name": "tail"} if one["id"] == 2 else one for one in named]
+    assert "called 'tail'" in of_points.edit("PUT", "/api/settings/objects", {"value": twice}).problem
+    assert of_points.project()["objects"] == named
+
+
 def test_labels_are_the_bytes_of_the_run(of_run, run):
     for index in (0, 9):
         assert of_run.ask("GET", f"/api/labels/{index}").body == (run / "labels" / f"{index:05d}.png").read_bytes()

@@ -84,6 +84,31 @@ def test_frames_that_changed_since_the_run_started_are_pending(tmp_path):
     assert annotations.pending() == [5]
 
 
+def test_renaming_points_is_one_edit_of_the_list_the_frames_and_the_skeleton(tmp_path):
+    annotations = Annotations(tmp_path)
+    first, second = [{"id": 1, "name": ""}, {"id": 2, "name": "b"}], [{"id": 1, "name": "b"}, {"id": 2, "name": "a"}]
+    here, there = [1.0, 1.0, True], [2.0, 2.0, False]
+    edit(annotations, "kind", "keypoints")
+    edit(annotations, "objects", first)
+    edit(annotations, "skeleton", [["point 1", "b"]])
+    edit(annotations, "frame/0", {"points": {"point 1": here, "b": there}})
+    edit(annotations, "frame/7", {"points": {"other": here}})
+    before = dict(annotations.values)
+    annotations.edit_objects(second, revision=annotations.revision)
+    after = {
+        **before,
+        "objects": second,
+        "skeleton": [["b", "a"]],
+        "frame/0": {"points": {"b": here, "a": there}},
+    }
+    assert annotations.values == after
+    again = Annotations(tmp_path)
+    assert again.undo(revision=again.revision) == "objects"
+    assert again.values == before
+    assert again.redo(revision=again.revision) == "objects"
+    assert again.values == after
+
+
 def test_masks_that_nothing_names_any_more_are_removed(tmp_path):
     annotations = Annotations(tmp_path)
     for name in ("used.png", "unused.png"):

@@ -1,8 +1,9 @@
 """What a person annotated, with the history of edits, as files that survive a reload and a killed server.
 
 The annotations are a table of values by key: the kind of labels, the objects with their names, the skeleton, and one
-value for each annotated frame. An edit replaces the value of one key; undo and redo put values back. Masks are files
-that are named by their content, so a value only names its file and the history of hundreds of edits stays small.
+value for each annotated frame. An edit replaces the value of one key, and of others that follow from it; undo and redo
+put values back. Masks are files that are named by their content, so a value only names its file and the history of
+hundreds of edits stays small.
 
     FOLDER/session.json   the table, the history and the revision, written atomically after every edit
     FOLDER/edits/*.png    masks, by content
@@ -73,19 +74,47 @@ class Annotations:
 
     # Edits
 
-    def edit(self, key: str, value: Value, *, revision: int) -> None:
-        """Replace the value of a key; None removes it."""
+    def edit(self, key: str, value: Value, *, revision: int, also: Mapping[str, Value] | None = None) -> None:
+        """Replace the value of a key; None removes it. `also` are values of other keys that belong to the same edit."""
         self._check(revision)
         if self.values.get(key) == value:
             return
-        self._history[self._position :] = [{"key": key, "before": self.values.get(key), "after": value}]
+        edit = self._change(key, value)
+        if also:
+            edit["also"] = [self._change(*one) for one in also.items()]
+        self._history[self._position :] = [edit]
         self._history = self._history[-_MAX_HISTORY:]
         self._position = len(self._history)
-        self._set(key, value)
+        for change in _changes(edit):
+            self._set(change["key"], change["after"])
         self._save()
+
+    def _change(self, key: str, value: Value) -> dict[str, Value]:
+        return {"key": key, "before": self.values.get(key), "after": value}
 
     def edit_frame(self, index: int, value: Value, *, revision: int) -> None:
         self.edit(f"{_FRAME}{index}", value, revision=revision)
+
+    def edit_objects(self, objects: list[dict[str, Any]], *, revision: int) -> None:
+        """Replace the list of objects; a keypoint of another name has it on every frame and in the skeleton."""
+        names = self.renamed_points(objects)
+        also: dict[str, Value] = {
+            f"{_FRAME}{index}": {**value, "points": _renamed(value["points"], names)}
+            for index, value in self.frames.items()
+            if names.keys() & value.get("points", {}).keys()
+        }
+        skeleton = self.values.get("skeleton", [])
+        if any(name in names for line in skeleton for name in line):
+            also["skeleton"] = [[names.get(name, name) for name in line] for line in skeleton]
+        self.edit("objects", objects, revision=revision, also=also)
+
+    def renamed_points(self, objects: list[dict[str, Any]]) -> dict[str, str]:
+        """Return the new name of each keypoint that a list of objects calls otherwise, by the name it has now."""
+        if self.kind != "keypoints":
+            return {}
+        names = {one["id"]: point_name(one) for one in self.values["objects"]}
+        renamed = {names[one["id"]]: point_name(one) for one in objects if one["id"] in names}
+        return {old: new for old, new in renamed.items() if old != new}
 
     def undo(self, *, revision: int) -> str | None:
         """Take the last edit back; returns its key, None where there is none."""
@@ -105,7 +134,8 @@ class Annotations:
 
     def _replay(self, side: str, at: int | None = None) -> str:
         entry = self._history[self._position if at is None else at]
-        self._set(entry["key"], entry[side])
+        for change in _changes(entry):
+            self._set(change["key"], change[side])
         self._save()
         return str(entry["key"])
 
@@ -178,14 +208,23 @@ class Annotations:
     def _all_values(self) -> Iterator[Value]:
         yield from self.values.values()
         yield from self.submitted.values()
-        for entry in self._history:
-            yield from (entry["before"], entry["after"])
+        for change in (change for entry in self._history for change in _changes(entry)):
+            yield from (change["before"], change["after"])
         for correction in self._corrections:
             yield from correction.values()
 
 
 def _frames(values: dict[str, Value]) -> Iterator[tuple[int, Value]]:
     return ((int(key.removeprefix(_FRAME)), value) for key, value in values.items() if key.startswith(_FRAME))
+
+
+def _changes(entry: dict[str, Value]) -> Iterator[dict[str, Value]]:
+    """Yield what an entry of the history changes: the value of its key, and those that were edited with it."""
+    yield from (entry, *entry.get("also", ()))
+
+
+def _renamed(points: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(name, name): point for name, point in points.items()}
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -12,7 +12,15 @@ from typing import Any
 
 from timecycle.errors import LabelError, OutputError, VideoError
 from timecycle.files import lock, make_folder, write_text
-from timecycle.ui.annotations import FIRST_ID, KINDS, Annotations, checked_objects, checked_points, checked_skeleton
+from timecycle.ui.annotations import (
+    FIRST_ID,
+    KINDS,
+    Annotations,
+    checked_objects,
+    checked_points,
+    checked_skeleton,
+    point_name,
+)
 from timecycle.ui.cache import PictureCache
 from timecycle.ui.exports import available
 from timecycle.ui.jobs import Jobs, Prepare
@@ -130,10 +138,9 @@ class Project:
     async def save_setting(self, key: str, value: Any, revision: int) -> None:
         """Keep the kind, the objects or the skeleton."""
         if key == "objects":
-            value = checked_objects(value)
-            names = {one["id"]: one["name"] for one in value if one["name"]}
-            await self._workers.labels.call("check_names", {"names": names})
-        elif key == "skeleton":
+            await self._save_objects(checked_objects(value), revision)
+            return
+        if key == "skeleton":
             value = checked_skeleton(value)
         elif key != "kind" or value not in KINDS:
             raise LabelError("there is no such setting", remedy="reload the page")
@@ -147,6 +154,29 @@ class Project:
             first = [{"id": FIRST_ID[self.annotations.kind], "name": ""}]
             if key == "kind" and not self.annotations.names:  # ids of parts are others
                 await asyncio.to_thread(self.annotations.edit, "objects", first, revision=self.annotations.revision)
+
+    async def _save_objects(self, objects: list[dict[str, Any]], revision: int) -> None:
+        """Keep the objects with their names; a keypoint that a run has keeps the name by which the run knows it."""
+        async with self.lock:
+            points = self.annotations.kind == "keypoints"
+            names = {one["id"]: point_name(one) if points else one["name"] for one in objects}
+            await self._workers.labels.call(
+                "check_names", {"names": {number: name for number, name in names.items() if name}}
+            )
+            if renamed := self.annotations.renamed_points(objects):
+                kept = sorted(renamed.keys() & await self._points_of_run())
+                if kept:
+                    raise LabelError(
+                        f"the run knows the point {kept[0]!r} by this name",
+                        remedy="keep the name, or open the video again with another output folder (-o)",
+                    )
+            await asyncio.to_thread(self.annotations.edit_objects, objects, revision=revision)
+
+    async def _points_of_run(self) -> set[str]:
+        """Return the names of the keypoints that a run has, or was started with."""
+        run = await self.run_state(since=self.video["frames"])
+        submitted = (value.get("points", {}) for value in self.annotations.submitted.values())
+        return set(run.get("objects", ())).union(*submitted)
 
     def mask_file(self, index: int) -> Path:
         """Return the file of an annotated mask."""

@@ -158,6 +158,28 @@ def test_undo_and_redo_of_everything_survive_a_reload(browser, clip, tmp_path):
         assert page.errors() == []
 
 
+def test_a_point_that_is_named_after_it_was_placed_stays_on_its_frame(browser, clip, tmp_path):
+    with served(clip, "-o", tmp_path / "out", cwd=tmp_path) as server:
+        page = Driven(browser, server).opened()
+        page.button("Keypoints")
+        page.until("timecycle.project().kind === 'keypoints'")
+        page.button("Add point")
+        page.until("timecycle.project().objects.length === 2")
+        page.button("Choose point 1")
+        page.click_at((100, 80))
+        page.until("timecycle.project().frames[0]?.points?.['point 1'] && !timecycle.busy()")
+        # It is on a frame, so it cannot be removed from the list.
+        assert page.page.locator("[data-name=remove-1]").count() == 0
+        assert page.page.locator("[data-name=remove-2]").count() == 1
+        page.name_object(1, "beak")
+        assert page.value("Object.keys(timecycle.project().frames[0].points)") == ["beak"]
+        # A name that is refused is not left in the list.
+        page.page.fill("#name-2", "beak")
+        page.press("Enter")
+        page.page.wait_for_selector(".toast.problem:has-text('beak')")
+        page.until("document.getElementById('name-2').value === ''")
+
+
 def test_two_objects_with_every_tool_and_a_script_for_a_name(browser, clip, tmp_path):
     with served(clip, "-o", tmp_path / "out", cwd=tmp_path) as server:
         page = Driven(browser, server).opened()

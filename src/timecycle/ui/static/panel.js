@@ -6,7 +6,7 @@ import { beginEdit, commitEdit, saveSetting } from "./editor.js";
 import { removeObject } from "./masks.js";
 import { cssColour, currentObject, displayName, PART, project, set, store } from "./store.js";
 import { TOOLS, togglePointVisible } from "./tools.js";
-import { draw, repaint } from "./view.js";
+import { draw, pointName, repaint } from "./view.js";
 
 /** @typedef {import("./types.js").Labelled} Labelled */
 
@@ -127,10 +127,12 @@ export function addObject() {
   });
 }
 
-/** @param {Labelled} one @param {string} name */
-function rename(one, name) {
-  const objects = (project()?.objects ?? []).map((other) => (other.id === one.id ? { ...one, name } : other));
-  if (name.trim() !== one.name) void saveSetting("objects", objects);
+/** @param {Labelled} one @param {HTMLInputElement} input */
+async function rename(one, input) {
+  const name = input.value;
+  if (name.trim() === one.name) return;
+  await saveSetting("objects", project()?.objects.map((other) => (other.id === one.id ? { ...one, name } : other)));
+  input.value = project()?.objects.find((other) => other.id === one.id)?.name ?? ""; // the old one if it was refused
 }
 
 /** Remove the chosen object from this frame. */
@@ -147,7 +149,7 @@ export function clearObject() {
 
 /** @param {Labelled} one */
 function isAnnotated(one) {
-  return Object.values(project()?.frames ?? {}).some((frame) => frame.pixels?.[one.id] || frame.points?.[one.name]);
+  return Object.values(project()?.frames ?? {}).some((frame) => frame.pixels?.[one.id] || frame.points?.[pointName(one)]);
 }
 
 export function drawObjects() {
@@ -207,7 +209,7 @@ function objectRow(one) {
   input.addEventListener("focus", () => {
     if (store.objectId !== one.id) chooseObject(one.id);
   });
-  input.addEventListener("change", () => rename(one, input.value));
+  input.addEventListener("change", () => void rename(one, input));
   input.addEventListener("keydown", (event) => {
     if (event.key === "Enter") input.blur();
   });
