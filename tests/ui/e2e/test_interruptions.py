@@ -180,6 +180,26 @@ def test_a_point_that_is_named_after_it_was_placed_stays_on_its_frame(browser, c
         page.until("document.getElementById('name-2').value === ''")
 
 
+def test_an_annotation_is_removed_from_its_frame_and_undo_brings_it_back(browser, clip, tmp_path):
+    with served(clip, "-o", tmp_path / "out", cwd=tmp_path) as server:
+        page = Driven(browser, server).opened()
+        remove = page.page.get_by_role("button", name="Remove annotation")
+        assert not remove.is_visible()
+        paint(page)
+        drawn = page.mask_sizes()
+        page.shot("36_annotated")
+        remove.click()
+        page.until("!timecycle.project().frames[0] && !timecycle.busy()")
+        page.until("document.getElementById('badge').textContent.includes('no labels')")
+        assert page.mask_sizes() == {}
+        assert not remove.is_visible()
+        page.press("Control+z")
+        page.until("timecycle.project().frames[0] && !timecycle.busy()")
+        wait_for(lambda: page.mask_sizes() == drawn)  # until the mask is loaded
+        assert remove.is_visible()
+        assert page.errors() == []
+
+
 def test_two_objects_with_every_tool_and_a_script_for_a_name(browser, clip, tmp_path):
     with served(clip, "-o", tmp_path / "out", cwd=tmp_path) as server:
         page = Driven(browser, server).opened()

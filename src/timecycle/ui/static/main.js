@@ -1,8 +1,8 @@
 /** The page: fetch what there is, and draw everything again whenever something changes. */
 
-import { assistWorks } from "./assist.js";
+import { assistWorks, clearMarks } from "./assist.js";
 import { byId, fill, icon, make, toast } from "./dom.js";
-import { editorEvents, refresh, replay } from "./editor.js";
+import { editorEvents, refresh, removeAnnotation, replay } from "./editor.js";
 import { frameAt, frameEvents } from "./frames.js";
 import { runHas, shownLabels } from "./labels.js";
 import { drawObjects, drawOptions, drawTools } from "./panel.js";
@@ -79,9 +79,19 @@ function drawBadge() {
     parts.push(`confidence ${confidence.toFixed(2)}`);
   }
   byId("badge").textContent = parts.join(" · ");
+  byId("remove-annotation").hidden = store.before || !open.frames[store.index];
   byId("waiting").textContent = !frameAt(store.index) ? "Reading the frame…"
     : !shownLabels(store.index) ? "Reading the labels…"
     : assistWorks() ? "Finding the outline…" : "";
+}
+
+/** Remove what the person annotated on this frame; a run keeps what it has been given. */
+function removeHere() {
+  const isApplied = runHas(store.index) && !project()?.pending.includes(store.index);
+  clearMarks();
+  void removeAnnotation(store.index);
+  byId("canvas").focus(); // the button is hidden now
+  if (isApplied) toast("Removed for the next propagation; the result that is shown keeps it");
 }
 
 function drawTransport() {
@@ -142,6 +152,7 @@ runEvents.finished = (job) => {
 
 byId("undo").addEventListener("click", () => void replay("undo"));
 byId("redo").addEventListener("click", () => void replay("redo"));
+byId("remove-annotation").addEventListener("click", removeHere);
 window.addEventListener("resize", changed);
 window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", changed);
 window.addEventListener("beforeunload", (event) => {
