@@ -159,7 +159,7 @@ function propagateCard() {
     make("p", {}, `${frames} annotated frame${frames === 1 ? "" : "s"}. The rest of the video follows from ${
       frames === 1 ? "it" : "them"}.`),
     settings(), propagateButton("Propagate"),
-    make("p", { className: "soft" }, "You can go on annotating other frames first, and correct results later."),
+    make("p", { className: "soft" }, "You can annotate other frames first, and correct results later."),
   ];
 }
 
@@ -175,7 +175,7 @@ function runningCard() {
     title(job.status === "stopping" ? "Stopping" : text), bar,
     make("p", {}, job.total ? `${job.done} of ${job.total} steps${eta}` : "Starting"),
     job.verb === "propagate" && make("p", { className: "soft" },
-      "Finished frames are shown as they come. You can go on annotating."),
+      "Finished frames are shown as they come. You can keep annotating."),
     make("div", { className: "row" },
       job.verb === "propagate" && secondary("pause", "Pause", () => void stop("pause")),
       secondary("cancel", "Cancel", () => void stop("cancel"))),
@@ -218,7 +218,7 @@ function reviewCard() {
   if (here && store.step !== "export") {
     return [
       title(`Check frame ${here.frame_number}`), make("p", {}, reason(here)),
-      make("p", {}, "If it is wrong, correct it here with the tools. If it is right, go on."),
+      make("p", {}, "If it is wrong, correct it here with the tools. If it is right, continue."),
       primary("Next frame to check", goToNext),
     ];
   }

@@ -33,7 +33,7 @@ async function browse(path) {
     )));
   byId("browser").replaceChildren(
     make("h2", {}, list.path ? `Videos in ${list.path}` : "Choose a video or a run"),
-    make("p", { className: "soft" }, "Annotate a video, or go on with a run: what you did before is kept beside it."),
+    make("p", { className: "soft" }, "Annotate a video, or continue with a run: what you did before is kept beside it."),
     list.parent !== null ? make("p", {}, make("button", { type: "button", onclick: () => void drawWelcome(list.parent) }, "Up")) : "",
     rows.length ? make("ul", { className: "list" }, ...rows) : make("p", {}, "There are no videos here."),
   );
