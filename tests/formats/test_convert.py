@@ -93,7 +93,7 @@ def test_corrections_and_undo_renew_the_exports(out, spec, world):
 def test_formats_are_refused_before_any_work(spec, tmp_path):
     with pytest.raises(SettingsError, match="no format 'word'"):
         run(replace(spec, formats=("word",)), tmp_path / "out")
-    with pytest.raises(SettingsError, match="cannot be written from masks"):
+    with pytest.raises(LabelError, match="cannot be written from masks"):
         run(replace(spec, formats=("csv",)), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

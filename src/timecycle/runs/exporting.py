@@ -1,14 +1,14 @@
 """The labels of a run in other formats: as what formats are written from, and as files in OUT/exports."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from timecycle.errors import SettingsError, TimecycleError
+from timecycle.errors import LabelError, TimecycleError
 from timecycle.extras import import_extra
-from timecycle.files import make_folder
+from timecycle.files import clear_unfinished, make_folder
 from timecycle.formats import matte
 from timecycle.formats.format import Format
 from timecycle.formats.registry import find_format, write_file
@@ -48,7 +48,7 @@ def check_exports(names: Sequence[str], kind: type[Labels]) -> None:
     check_formats(names)
     for one in map(find_format, names):
         if one.write is None or kind.kind not in one.kinds:
-            raise SettingsError(
+            raise LabelError(
                 f"{one.title} cannot be written from {kind.kind}",
                 remedy=f"choose another --format; this one holds {', '.join(one.kinds)}",
             )
@@ -62,13 +62,20 @@ def check_formats(names: Sequence[str]) -> None:
 
 
 def write_exports(folder: OutputFolder, record: Mapping[str, Any], video: Video | None = None) -> None:
-    """Write the labels of a run in the formats that were asked for, in place of those of before a correction.
+    """Write the labels of a run in the formats that were asked for, where they are missing or of other labels.
 
+    run.json says of how many corrections each of them is, so that the next command completes interrupted exports.
     video: that of the run, if it is open; otherwise a format that shows it opens it.
     """
-    shutil.rmtree(folder.exports, ignore_errors=True)
-    for name in exported_formats(record):
+    written = [name for name in exported_formats(record) if _is_current(folder, record, name)]
+    missing = [name for name in exported_formats(record) if name not in written]
+    if not missing:
+        return
+    record = _write_exported(folder, record, written)
+    clear_unfinished(make_folder(folder.exports))
+    for name in missing:
         path = export_path(folder, find_format(name))
+        _remove(path)
         try:
             with ExitStack() as stack:
                 source = video
@@ -76,14 +83,41 @@ def write_exports(folder: OutputFolder, record: Mapping[str, Any], video: Video 
                     source = stack.enter_context(folder.open_video())
                 labels = labels_of_run(folder)
                 write_file(labels if source is None else labels.on_video(facts_of(source)), path, name=name)
+            written.append(name)
         except TimecycleError as error:
-            path.unlink(missing_ok=True) if path.is_file() else shutil.rmtree(path, ignore_errors=True)
+            _remove(path)
             note(f"{path} could not be written: {error.problem}; {error.remedy}")
+    _write_exported(folder, record, written)
+
+
+def _is_current(folder: OutputFolder, record: Mapping[str, Any], name: str) -> bool:
+    """Return whether the labels of a run, as they are now, have been written in a format."""
+    is_recorded = (record.get("exports") or {}).get(name) == (record.get("corrections") or 0)
+    return is_recorded and export_path(folder, find_format(name)).exists()
+
+
+def _write_exported(folder: OutputFolder, record: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
+    """Record the formats in which the labels have been written; returns the new record.
+
+    Records of earlier versions have no place for them, and undoing restores such a record to its bytes.
+    """
+    corrections = record.get("corrections") or 0
+    exports = {name: corrections for name in exported_formats(record) if name in names}
+    if record.get("exports") in (None, exports):
+        return record
+    changed = {**record, "exports": exports}
+    folder.write_record(changed)
+    return changed
+
+
+def _remove(path: Path) -> None:
+    """Remove what a format has written, a file or a folder."""
+    path.unlink(missing_ok=True) if path.is_file() else shutil.rmtree(path, ignore_errors=True)
 
 
 def export_path(folder: OutputFolder, one: Format) -> Path:
     """Return where a run writes its labels in another format."""
-    return make_folder(folder.exports) / f"{one.name}{one.suffixes[0] if one.suffixes else ''}"
+    return folder.exports / f"{one.name}{one.suffixes[0] if one.suffixes else ''}"
 
 
 def exported_formats(record: Mapping[str, Any]) -> list[str]:
