@@ -10,6 +10,7 @@ import tarfile
 from pathlib import Path
 
 import av
+import numpy as np
 import pytest
 
 from bulk_runs import SETTINGS, command, contents, environment, finish, kill_a_worker, run_here, until
@@ -17,6 +18,7 @@ from timecycle.bulk.manifest import Item, Shard, read_manifest
 from timecycle.bulk.outputs import Outputs
 from timecycle.cli import main
 from timecycle.errors import SettingsError
+from timecycle.labels import Keypoints
 
 
 def check(out: Path, expected: dict[str, dict[str, bytes]]) -> None:
@@ -79,6 +81,19 @@ def test_wrong_formats_and_scales_are_refused_once(corpus, tmp_path, capsys, ask
     assert code != 0
     assert problem in said
     assert not (tmp_path / "out" / "dead.jsonl").exists()
+
+
+@pytest.mark.parametrize("chunk", [(), ("--chunk", "2")])
+def test_video_whose_labels_do_not_fit_a_format_fails_alone(corpus, tmp_path, capsys, chunk):
+    points, out = tmp_path / "points.csv", tmp_path / "out"
+    Keypoints(("nose",), np.array([[9, 9]], np.float32), np.array([True])).write(points)
+    (corpus / "mixed.csv").write_text(f"video,labels\nv1.mp4,{points}\nv0.mp4,m0.png\n")
+    code, said = run_here(capsys, corpus, out, "--format", "png", *chunk, manifest="mixed.csv")
+    assert code == 1
+    assert "1 of 2 videos are done" in said
+    (letter,) = map(json.loads, (out / "dead.jsonl").read_text().splitlines())
+    assert letter["name"] == "v1"
+    assert "cannot be written from keypoints" in letter["problem"]
 
 
 def test_object_store_gets_one_tar_per_video(corpus, expected, bucket, server, tmp_path):
