@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 
 from bulk_runs import SETTINGS, command, contents, environment, finish, kill_a_worker, run_here, until
+from timecycle.api.conversion import convert
 from timecycle.bulk.manifest import Item, Shard, read_manifest
 from timecycle.bulk.outputs import Outputs
 from timecycle.cli import main
 from timecycle.errors import SettingsError
 from timecycle.labels import Keypoints
+from timecycle.runs.opened import Run
 
 
 def check(out: Path, expected: dict[str, dict[str, bytes]]) -> None:
@@ -145,6 +147,26 @@ def test_changed_inputs_and_missing_files_are_processed_again(corpus, tmp_path, 
     assert len(list((out / ".replaced").iterdir())) == 3
     (videos / "v0.mp4").unlink()
     assert "4 of them before" in run_here(capsys, videos, out, "--verify")[1]
+
+
+def test_names_of_objects_and_labels_of_other_tools_are_read_as_by_propagate(corpus, tmp_path, capsys, caplog):
+    pytest.importorskip("pycocotools")
+    shutil.copy(corpus / "m0.png", tmp_path)
+    names = tmp_path / "names.json"
+    names.write_text('{"1": "camel"}')
+    words = [corpus / "v0.mp4", tmp_path / "m0.png", "-o", tmp_path / "v0"]
+    assert main(["propagate", *map(str, words), *SETTINGS]) == 0
+    convert(tmp_path / "v0", tmp_path / "coco.json")
+    manifest = tmp_path / "videos.csv"
+    manifest.write_text(f"video,labels,name\n{corpus}/v0.mp4,m0.png,own\n{corpus}/v0.mp4,coco.json,coco\n")
+    assert run_here(capsys, tmp_path, tmp_path / "out")[0] == 0
+    for name in ("own", "coco"):
+        assert Run(tmp_path / "out" / name).record["names"] == {"1": "camel"}
+        assert contents(tmp_path / "out" / name) == contents(tmp_path / "v0")
+    names.write_text('{"1": "dromedary"}')
+    assert run_here(capsys, tmp_path, tmp_path / "out")[0] == 0
+    assert "own is processed again: its labels have changed" in caplog.text
+    assert Run(tmp_path / "out" / "own").record["names"] == {"1": "dromedary"}
 
 
 def test_other_settings_and_unknown_encoders_are_refused_before_the_first_video(corpus, tmp_path, capsys):

@@ -10,6 +10,7 @@ from timecycle.bulk.manifest import Item
 from timecycle.errors import StoreError
 from timecycle.files import sha256
 from timecycle.labels import path_of
+from timecycle.labels.names import NAMES_FILE
 from timecycle.store import is_address, open_store
 from timecycle.video import open_video
 
@@ -18,7 +19,7 @@ def inputs_of(item: Item) -> tuple[str, str]:
     """Return the fingerprints of a video and of its labels; empty where a file does not exist any more.
 
     That of the video is the number, size and time of its files, or the version tag of an object; that of the labels is
-    the checksum of their contents.
+    the checksum of their contents, and of the names of objects beside them.
     """
     return _video_fingerprint(item.video), _labels_checksum(item.labels)
 
@@ -57,8 +58,16 @@ def _labels_checksum(labels: tuple[str, ...]) -> str:
     for label in labels:
         path = path_of(label)
         try:
-            files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+            files = _label_files(path)
             digest.update(f"{label.removesuffix(str(path))}{sha256(files)}\n".encode())
         except OSError:
             return ""
     return digest.hexdigest()
+
+
+def _label_files(path: Path) -> list[Path]:
+    """Return the files of labels: those of a folder, or a file and the names of its objects, if it has some."""
+    if path.is_dir():
+        return sorted(file for file in path.rglob("*") if file.is_file())
+    names = path.with_name(NAMES_FILE)
+    return [path, names] if names.is_file() else [path]

@@ -28,11 +28,13 @@ from timecycle.errors import (
     VideoError,
     WeightsError,
 )
-from timecycle.labels import read_labels
+from timecycle.formats.reading import read_any
+from timecycle.formats.video_labels import facts_of
+from timecycle.labels.names import names_of
 from timecycle.model.encoder import Encoder
 from timecycle.model.registry import PrecisionChoice, load_encoder
 from timecycle.propagation.settings import PropagateConfig
-from timecycle.propagation.video import check_labels
+from timecycle.propagation.video import check_labels, space_of
 from timecycle.runs.measurements import MeasurementConfig
 from timecycle.runs.outputs import LabelFiles
 from timecycle.runs.run import Origin, RunSpec, run
@@ -205,7 +207,8 @@ def label_video(item: Item, job: BulkJob, folder: Path) -> Record:
     inputs = inputs_of(item)
     with ExitStack() as stack:
         video = stack.enter_context(open_video(_local_path(item.video, stack), allow_damaged=job.allow_damaged))
-        labels = check_labels(video, read_labels(item.labels, numbers=video.numbers, size=video.size.shape))
+        read = read_any(item.labels, facts_of(video))
+        labels = check_labels(video, read.labels)
         origin = Origin(video=item.video, fps=None, encoder=job.encoder, device=job.device, precision=job.precision)
         spec = RunSpec(
             keep_passes=False,
@@ -214,6 +217,7 @@ def label_video(item: Item, job: BulkJob, folder: Path) -> Record:
             encoder=encoder,
             config=job.config,
             confidence=job.confidence,
+            names=names_of(space_of(labels).objects, read.names, {}),
             label_files=job.label_files,
             measurements=job.measurements,
             formats=job.formats,
