@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -90,6 +91,21 @@ def test_polygons_are_filled_as_pycocotools_does(tmp_path):
     theirs = opened(path)
     assert np.array_equal(labels.labels[7].ids == 4, theirs.annToMask(theirs.anns[1]))
     assert labels.labels[0].is_empty()
+
+
+def test_two_images_of_one_frame_are_refused(tmp_path):
+    path = polygon_file(tmp_path)
+    path.write_text(path.read_text().replace("img0007", "img0000"))
+    with pytest.raises(LabelError, match=r"image 11 of .* has the frame or the id of another image"):
+        read_file(path)
+
+
+def test_many_images_are_read_in_time_that_grows_with_their_number(tmp_path):
+    rows = [{"id": i, "frame_id": i, "height": 48, "width": 64} for i in range(60_000)]
+    (tmp_path / "many.json").write_text(json.dumps({"images": rows, "annotations": []}))
+    began = time.process_time()
+    assert len(read_file(tmp_path / "many.json", name="coco").labels) == 60_000
+    assert time.process_time() - began < 10  # comparing all with all takes twice that
 
 
 def test_track_ids_that_are_no_object_ids_are_numbered(tmp_path, caplog):

@@ -61,7 +61,7 @@ def read(path: Path, video: VideoFacts) -> VideoLabels:
 def _images(path: Path, images: Table, video: VideoFacts) -> tuple[dict[Any, int], tuple[int, int]]:
     """Return the frame index of every image by its id, and the size of all images."""
     indices: dict[Any, int] = {}
-    sizes = set()
+    used, sizes = set(), set()
     for image in images:
         place = f"image {str(image.get('id'))[:40]} of {path}"
         sizes.add(image_size(image, place))
@@ -72,9 +72,10 @@ def _images(path: Path, images: Table, video: VideoFacts) -> tuple[dict[Any, int
             if digits is None:
                 raise LabelError(f"{place} has no frame number in its file name", remedy="name images by frame number")
             index = video.index(digits)
-        if index in indices.values() or image.get("id") in indices:
+        if index in used or image.get("id") in indices:
             raise LabelError(f"{place} has the frame or the id of another image", remedy="give one image per frame")
         indices[image.get("id")] = index
+        used.add(index)
     if len(sizes) > 1:
         raise LabelError(f"{path} has images of {len(sizes)} sizes", remedy="give the images of one video")
     return indices, sizes.pop()
