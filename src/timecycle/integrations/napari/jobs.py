@@ -72,8 +72,9 @@ def propagate(
 def correct(video: "tc.Video", corrections: "Mapping[int, tc.Labels]", folder: Path, *, report: Report) -> Result:
     """Propagate again the frames that depend on corrected ones; the video is closed at the end."""
     run = tc.Run(folder)
+    encoder = None if run.record.get("origin") else _encoder()  # None: the one that the record names
     with video:
-        intervals = tc.correct(run, corrections, video=video, encoder=_encoder(), progress=report)
+        intervals = tc.correct(run, corrections, video=video, encoder=encoder, progress=report)
     again = sorted({index for one in intervals for index in range(one.first, one.last + 1)})
     changed = sorted({index for one in intervals for index in one.changed} | set(corrections))
     message = f"propagated frames {again[0]} to {again[-1]} again; {len(changed)} of {len(run)} frames changed"
