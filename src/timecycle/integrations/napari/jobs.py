@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import timecycle as tc
-from timecycle.errors import TimecycleError
+from timecycle.errors import LabelError, TimecycleError
 from timecycle.integrations.remedies import without_commands
 
 PRESETS = ("fast", "default", "best")
@@ -87,6 +87,18 @@ def undo(folder: Path, *, report: Report) -> Result:
     run = tc.Run(folder)
     message = f"took the correction of {', '.join(f'frame {index}' for index in frames)} back"
     return Result(state_of(run), _labels(run, range(len(run))), message)
+
+
+def open_run(folder: str | Path) -> "tc.Run":
+    """Open the folder of a run whose labels a layer can show."""
+    run = tc.Run(folder)
+    kind = run.record["labels"]["kind"]
+    if kind not in (tc.Masks.kind, tc.Keypoints.kind):
+        raise LabelError(
+            f"the labels in {run.folder} are {kind}, which no layer of napari can show",
+            remedy="open a run of masks or keypoints, or the overlay video of this one",
+        )
+    return run
 
 
 def state_of(run: "tc.Run") -> RunState:

@@ -10,6 +10,7 @@ from napari.layers import Labels, Points
 
 import timecycle as tc
 from timecycle.demo import sample
+from timecycle.integrations.napari.jobs import open_run
 from timecycle.integrations.napari.layers import NAME, VIDEO_KEY, points_data, remember_run
 
 LayerData = tuple[Any, dict[str, Any], str]
@@ -31,7 +32,7 @@ def read_video(path: str) -> list[LayerData]:
 
 def read_run(path: str) -> list[LayerData]:
     """Read an output folder as its video and a layer of its labels, ready to be corrected."""
-    run = tc.Run(path)
+    run = open_run(path)
     layer: Labels | Points
     if run.record["labels"]["kind"] == tc.Keypoints.kind:
         data, features = points_data(run.labels)
