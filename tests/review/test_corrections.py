@@ -27,7 +27,7 @@ from timecycle.propagation.video import LabelledFrame, propagate
 from timecycle.review.calibration import corrected_objects
 from timecycle.review.check import check
 from timecycle.review.corrections import correct, undo
-from timecycle.runs import history
+from timecycle.runs import exporting, history
 from timecycle.runs.folder import OutputFolder
 from timecycle.runs.outputs import ContactSheet
 from timecycle.runs.run import RunSpec, run
@@ -444,6 +444,60 @@ def test_contact_sheet_of_a_corrected_run_shows_the_labels_on_disk(out, world, v
         sheet.add(labelled, labels.overlay(frame.image))
     sheet.write(tmp_path / "contact.png", out / "frames.csv", Masks, {})
     assert (tmp_path / "contact.png").read_bytes() == (out / "contact.png").read_bytes()
+
+
+# Exports
+
+
+@pytest.fixture(scope="module")
+def exported(world, video, encoder, wrong_start, tmp_path_factory):
+    """A run that writes its labels in two other formats, and how to resume it."""
+    spec = RunSpec(video=video, labels={0: wrong_start}, encoder=encoder, config=CONFIG, formats=("ytvis", "yolo"))
+    folder = tmp_path_factory.mktemp("exported") / "out"
+    run(spec, folder)
+    return folder, functools.partial(run, spec, resume=True)
+
+
+@pytest.mark.parametrize("writes", [0, 1])
+@pytest.mark.parametrize("act", ["correct", "undo"])
+def test_exports_interrupted_by_a_correction_are_completed(
+    exported, tmp_path, world, video, encoder, monkeypatch, act, writes
+):
+    template, resume = exported
+    plain = contents(template)
+    out = Path(shutil.copytree(template, tmp_path / "out"))
+    middle = {10: Masks(world.mask(10))}
+    correct(out, middle, video=video, encoder=encoder)
+    corrected = contents(out)
+    assert any(plain[name] != corrected[name] for name in plain if name.startswith("exports"))
+    assert undo(out) == [10]
+    assert contents(out) == plain
+    if act == "undo":
+        correct(out, middle, video=video, encoder=encoder)
+    usual, calls = exporting.write_file, itertools.count()
+
+    def interrupting(labels, path, **named):
+        if next(calls) == writes:
+            path.mkdir(parents=True, exist_ok=True)  # a folder that is begun
+            raise KeyboardInterrupt
+        return usual(labels, path, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(exporting, "write_file", interrupting)
+        with pytest.raises(KeyboardInterrupt):
+            correct(out, middle, video=video, encoder=encoder) if act == "correct" else undo(out)
+    expected = corrected if act == "correct" else plain
+    assert contents(out) != expected
+    assert resume(out).already
+    assert without_overlays(contents(out)) == without_overlays(expected)
+    if act == "correct":
+        assert undo(out) == [10]
+        assert contents(out) == plain
+
+
+def without_overlays(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Files but overlay videos, which may be encoded in two ways, and their checksums in the history."""
+    return {name: content for name, content in files.items() if not name.endswith(("overlay.mp4", "entry.json"))}
 
 
 # The video, given again

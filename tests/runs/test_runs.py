@@ -24,6 +24,7 @@ from timecycle.labels import Keypoints, Masks
 from timecycle.propagation.settings import PropagateConfig
 from timecycle.review.check import check
 from timecycle.review.corrections import undo
+from timecycle.runs import exporting
 from timecycle.runs import run as runs
 from timecycle.runs.folder import OutputFolder
 from timecycle.runs.run import RunSpec, run
@@ -318,6 +319,50 @@ def test_resumed_run_writes_the_same_bytes_in_either_pass(world, whole_run, tmp_
     assert contents(tmp_path / "parts") == expected
     assert not (tmp_path / "parts" / ".work").exists()
     assert len(open_video(tmp_path / "parts" / "overlay.mp4")) == 12
+
+
+FORMATS = ("ytvis", "yolo", "cvat")
+
+
+def exports(folder: Path) -> dict[str, bytes]:
+    """The record, without times, and what was exported."""
+    record = json.loads((folder / "run.json").read_text()) | {"seconds": None}
+    files = [path for path in (folder / "exports").rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files} | {
+        "run.json": json.dumps(record).encode()
+    }
+
+
+@pytest.mark.parametrize("writes", range(4))
+def test_interrupted_exports_are_completed(world, tmp_path, monkeypatch, writes):
+    """A run is killed before it writes a format, or before it records the last one."""
+    exported = dataclasses.replace(spec(world), formats=FORMATS)
+    run(exported, tmp_path / "whole")
+    out = shutil.copytree(tmp_path / "whole", tmp_path / "killed")
+    record = json.loads((out / "run.json").read_text())
+    (out / "run.json").write_text(json.dumps(record | {"exports": {}}, indent=2) + "\n")
+    for name in FORMATS[writes:]:
+        for path in (out / "exports").glob(f"{name}*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (out / "exports" / f".{FORMATS[0]}.json.0123.part").write_text("begun")
+    (out / ".work").mkdir()
+    assert run(exported, out, resume=True).already
+    assert exports(out) == exports(tmp_path / "whole")
+    assert not (out / ".work").exists()
+    monkeypatch.setattr(exporting, "write_file", lambda *_, **__: pytest.fail("written twice"))
+    assert run(exported, out, resume=True).already
+
+
+def test_exports_of_a_run_of_an_earlier_version_stay_as_they_are(world, tmp_path, monkeypatch):
+    exported = dataclasses.replace(spec(world), formats=FORMATS)
+    run(exported, tmp_path)
+    record = json.loads((tmp_path / "run.json").read_text())
+    del record["exports"]
+    (tmp_path / "run.json").write_text(json.dumps(record, indent=2) + "\n")
+    before = exports(tmp_path)
+    monkeypatch.setattr(exporting, "write_file", lambda *_, **__: pytest.fail("written again"))
+    assert run(exported, tmp_path, resume=True).already
+    assert exports(tmp_path) == before
 
 
 def test_keypoints_are_collected_in_one_table(world, tmp_path):

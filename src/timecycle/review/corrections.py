@@ -104,7 +104,7 @@ def correct(
                 colours=recorded_colours(record),
             )
             done = job.correct(annotations, progress)
-            write_exports(run, record, source)
+            write_exports(run, run.finished_record(), source)
             return done
 
 

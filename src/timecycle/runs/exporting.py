@@ -24,6 +24,8 @@ def labels_of_run(folder: OutputFolder) -> VideoLabels:
     record, rows, objects = folder.finished_record(), folder.frames(), folder.objects()
     kind, video = KINDS[record["labels"]["kind"]], record["video"]
     seconds = rows[-1].time_seconds - rows[0].time_seconds
+    # To six digits, as the times of the table are rounded.
+    mean_fps = float(f"{(len(rows) - 1) / seconds:.6g}") if seconds > 0 else None
     known = {
         index: {name: Known(one.confidence, one.state, one.annotated) for name, one in of_frame.items()}
         for index, of_frame in objects.items()
@@ -35,7 +37,7 @@ def labels_of_run(folder: OutputFolder) -> VideoLabels:
             name=video["name"],
             frames=video["frames"],
             size=(video["height_px"], video["width_px"]),
-            fps=(len(rows) - 1) / seconds if seconds > 0 else None,
+            fps=video.get("assumed_fps") or mean_fps,
             numbers=[row.number for row in rows],
         ),
         names=record["names"],
@@ -78,11 +80,11 @@ def write_exports(folder: OutputFolder, record: Mapping[str, Any], video: Video 
         _remove(path)
         try:
             with ExitStack() as stack:
-                source = video
-                if source is None and name == matte.FORMAT.name:
-                    source = stack.enter_context(folder.open_video())
                 labels = labels_of_run(folder)
-                write_file(labels if source is None else labels.on_video(facts_of(source)), path, name=name)
+                if name == matte.FORMAT.name:  # the only one that shows the video
+                    source = stack.enter_context(folder.open_video()) if video is None else video
+                    labels = labels.on_video(facts_of(source))
+                write_file(labels, path, name=name)
             written.append(name)
         except TimecycleError as error:
             _remove(path)

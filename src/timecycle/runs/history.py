@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from timecycle.errors import OutputError, first_line
-from timecycle.files import copy_file, make_folder, sha256, write_text
+from timecycle.files import copy_file, make_folder, sha256, write_text, writing
 from timecycle.labels import Labels
 from timecycle.labels.space import Objects
 from timecycle.runs.folder import FILES, RECORD, OutputFolder
@@ -75,6 +75,10 @@ def undo_last(folder: OutputFolder) -> list[int]:
     if not entries:
         raise OutputError(f"{folder.path} has no correction to undo", remedy="make one first: timecycle correct")
     last = _read_entry(entries[-1])
+    # The record that is restored says that its exports are written: those of now must not pass for them.
+    if folder.exports.is_dir():
+        with writing(folder.exports):
+            shutil.rmtree(folder.exports)
     # From here on the correction counts as interrupted, so the next command would complete the undoing.
     folder.write_record({**record, "corrections": int(entries[-1].name) - 1})
     return _restore(folder, last)

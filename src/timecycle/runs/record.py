@@ -209,6 +209,11 @@ def _is_outputs(value: Any) -> bool:
     return True
 
 
+def _is_exports(value: Any) -> bool:
+    """Return whether a value maps formats to the number of corrections of the labels written in them."""
+    return isinstance(value, dict) and all(_is(corrections, int) for corrections in value.values())
+
+
 _is_origin = _object(video=str, fps=float | None, encoder=str, device=Device, precision=PrecisionChoice)
 
 _VALID: dict[str, Callable[[Any], bool]] = {
@@ -224,4 +229,5 @@ _VALID: dict[str, Callable[[Any], bool]] = {
     "origin": lambda value: value is None or _is_origin(value),
     "corrections": lambda value: value is None or (_is(value, int) and value >= 0),
     "seconds": lambda value: value is None or _is(value, float),
+    "exports": lambda value: value is None or _is_exports(value),
 }

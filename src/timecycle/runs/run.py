@@ -43,6 +43,7 @@ from timecycle.propagation.video import (
 from timecycle.propagation.workfolder import WorkFolder
 from timecycle.runs.exporting import check_exports, write_exports
 from timecycle.runs.folder import OutputFolder
+from timecycle.runs.history import recover
 from timecycle.runs.measurements import (
     MeasurementConfig,
     geometry_columns,
@@ -166,17 +167,27 @@ def run(
     output = OutputFolder(make_folder(folder))
     with lock(folder):
         if resume and (finished := _finished(output, spec)) is not None:
-            if spec.formats and not output.exports.is_dir():  # interrupted at its very end
-                write_exports(output, output.finished_record(), spec.video)
+            _complete(output, spec.video)
             return finished
         record = _open_record(output, spec, resume=resume, overwrite=overwrite)
         _write_frames(spec, output, progress)
         seconds = time.monotonic() - started
         record |= {"status": "finished", "seconds": round(seconds, 3)}
+        record |= {"exports": {}} if spec.formats else {}
         output.write_record(record)
         write_exports(output, record, spec.video)
         shutil.rmtree(output.work, ignore_errors=True)
     return RunResult(folder, len(spec.video), seconds)
+
+
+def _complete(folder: OutputFolder, video: Video) -> None:
+    """Complete a finished run that was interrupted at its very end, or while it was corrected."""
+    folder.refuse_links()
+    recover(folder)
+    record = folder.finished_record()
+    if "exports" in record or not folder.exports.is_dir():  # earlier versions did not record what is written
+        write_exports(folder, record, video)
+    shutil.rmtree(folder.work, ignore_errors=True)
 
 
 def refuse_inside(folder: Path, inputs: Iterable[Path]) -> None:
