@@ -172,6 +172,8 @@ def labels_record(kind: str = "masks", frames: Sequence[object] = (0,), **values
         {"origin": "elsewhere"},
         {"origin": {"video": 3, "fps": None, "encoder": "rgb", "device": "auto", "precision": "fp32"}},
         {"corrections": -1},
+        {"matching": "exact"},
+        {"matching": {"rounding": 1}},
         {"exports": ["coco"]},
         {"exports": {"coco": "all"}},
         {"encoder": {"name": 1}},

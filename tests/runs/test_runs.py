@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import folders
 from clips import small_world, write_clip, write_mask
 from oracle import OracleEncoder
 from timecycle.confidence.signals import SIGNALS
@@ -174,6 +175,37 @@ def test_folder_with_a_record_of_another_program_is_left_unchanged(world, tmp_pa
     with pytest.raises(OutputError, match="is not empty and holds no run"):
         run(spec(world), tmp_path, overwrite=True)
     assert (tmp_path / "labels" / "mine.png").exists()
+
+
+def test_damaged_record_beside_files_of_a_run_may_be_overwritten(finished, world):
+    (finished / "run.json").write_text('{"format": 2, "timecyc')
+    (finished / "notes.txt").write_text("mine")
+    with pytest.raises(OutputError, match=r"run\.json cannot be read: .*; propagate again with --overwrite"):
+        run(spec(world), finished)
+    run(spec(world), finished, overwrite=True)
+    assert OutputFolder(finished).finished_record()["video"]["frames"] == 12
+    assert (finished / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("table", [None, "index,frame\n0,0\n"])
+def test_damaged_record_beside_other_files_is_not_overwritten(world, tmp_path, table):
+    (tmp_path / "run.json").write_text("{")
+    if table is not None:
+        (tmp_path / "frames.csv").write_text(table)
+    before = folders.contents(tmp_path)
+    with pytest.raises(OutputError, match=r"run\.json cannot be read: .*; choose another folder with -o, or remove"):
+        run(spec(world), tmp_path, overwrite=True)
+    assert folders.contents(tmp_path) == before
+
+
+def test_record_without_values_that_may_be_missing_is_read(finished, world):
+    record = json.loads((finished / "run.json").read_text())
+    (finished / "run.json").write_text(json.dumps(record | {"seconds": None}))
+    done = run(spec(world), finished, resume=True)
+    assert (done.already, done.seconds) == (True, 0.0)
+    (finished / "run.json").write_text(json.dumps(record | {"matching": None}))
+    with pytest.raises(OutputError, match="was begun with matching rounding = None"):
+        run(spec(world), finished, resume=True)
 
 
 def test_id_above_255_makes_all_label_files_16_bits_deep(world, tmp_path):

@@ -30,6 +30,7 @@ from timecycle.runs.outputs import LabelFiles
 FORMAT = 2  # of run.json and the folder around it
 _MAX_BYTES = 256 << 20  # a record has a checksum for every annotated frame
 _REMEDY = "propagate again with --overwrite, or use an undamaged copy of the folder"
+_GIVE_A_RUN = "give the folder that `timecycle propagate ... -o FOLDER` wrote"
 
 Settings = TypeVar("Settings", PropagateConfig, ConfidenceConfig)
 
@@ -40,14 +41,12 @@ def read_record(path: Path) -> dict[str, Any]:
         if path.stat().st_size > _MAX_BYTES:
             raise ValueError("it is too large")
         record = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(record, dict) or "timecycle" not in record:
-            raise ValueError("it is not the record of a run")
     except FileNotFoundError:
-        raise OutputError(
-            f"{path.parent} holds no run", remedy="give the folder that `timecycle propagate ... -o FOLDER` wrote"
-        ) from None
+        raise OutputError(f"{path.parent} holds no run", remedy=_GIVE_A_RUN) from None
     except (OSError, ValueError, RecursionError) as error:
         raise OutputError(f"{path} cannot be read: {first_line(error)}", remedy=_REMEDY) from error
+    if not isinstance(record, dict) or "timecycle" not in record:
+        raise OutputError(f"{path} is not the record of a run", remedy=f"{_GIVE_A_RUN}, or an empty one for a new run")
     if record.get("format") != FORMAT:
         raise OutputError(
             f"{path} was written by another version of timecycle",
@@ -225,6 +224,7 @@ _VALID: dict[str, Callable[[Any], bool]] = {
     "confidence": lambda value: isinstance(value, dict),  # empty: not estimated
     "names": _is_text_by_name,
     "outputs": _is_outputs,
+    "matching": lambda value: value is None or _object(rounding=str)(value),
     "colours": lambda value: value is None or _is_colours(value),
     "origin": lambda value: value is None or _is_origin(value),
     "corrections": lambda value: value is None or (_is(value, int) and value >= 0),

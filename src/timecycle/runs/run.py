@@ -212,7 +212,7 @@ def _finished(folder: OutputFolder, spec: RunSpec) -> RunResult | None:
         return None
     fresh = json.loads(json.dumps(spec.identity()))
     _refuse_difference(folder, old, fresh | ({"labels": old["labels"]} if old.get("corrections") else {}))
-    return RunResult(folder.path, len(spec.video), float(old.get("seconds", 0.0)), already=True)
+    return RunResult(folder.path, len(spec.video), float(old.get("seconds") or 0.0), already=True)
 
 
 def _open_record(folder: OutputFolder, spec: RunSpec, *, resume: bool, overwrite: bool) -> dict[str, Any]:
@@ -250,21 +250,33 @@ def _open_record(folder: OutputFolder, spec: RunSpec, *, resume: bool, overwrite
 
 
 def _any_record(folder: OutputFolder) -> dict[str, Any]:
-    """Read a record that will be overwritten: of any format, and without validation."""
+    """Read a record that will be overwritten: of any format, without validation, and damaged beside a run's table."""
     try:
         record = json.loads(folder.record_file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
+        if _has_frames_table(folder):
+            return {"timecycle": None}
         raise OutputError(
-            f"{folder.record_file} cannot be read: {first_line(error)}", remedy="choose another folder with -o"
+            f"{folder.record_file} cannot be read: {first_line(error)}",
+            remedy="choose another folder with -o, or remove this one",
         ) from error
     return record if isinstance(record, dict) else {}
+
+
+def _has_frames_table(folder: OutputFolder) -> bool:
+    """Return whether frames.csv is one that a run writes."""
+    try:
+        with folder.frames_csv.open(encoding="utf-8", newline="") as file:
+            return file.readline(len(FRAME_COLUMNS)) == FRAME_COLUMNS
+    except (OSError, ValueError):
+        return False
 
 
 def _refuse_difference(folder: OutputFolder, old: dict[str, Any], new: dict[str, Any]) -> None:
     # Records of earlier versions do not say which frame rate was assumed.
     old = old | {"video": {"assumed_fps": new["video"]["assumed_fps"], **old["video"]}}
     for section in ("video", "labels", "encoder", "config", "confidence", "names", "outputs", "matching"):
-        was, now = old.get(section, {}), new[section]
+        was, now = old.get(section) or {}, new[section]
         for name in {**was, **now}:
             if was.get(name) != now.get(name):
                 raise OutputError(
