@@ -1,1 +1,1 @@
-"""Carrying labels: who is remembered, who votes, and the stream of labelled frames."""
+"""Propagate labels: the memory bank, weighted votes, and the stream of labelled frames."""

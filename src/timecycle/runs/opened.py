@@ -22,8 +22,8 @@ class Run(Displayed):
     """A finished run in its output folder: `Run("out")`, or what `propagate_to_folder` returns.
 
     `folder` is the path of an output folder. Nothing is held in memory but tables; labels are read when they are asked
-    for, and after corrections they are the corrected ones. With `unfinished`, the run may still be going on, and has
-    the frames that are written.
+    for, and after corrections they are the corrected ones. With `unfinished`, a run that is not finished is read too;
+    it has the frames that are written so far.
     """
 
     def __init__(self, folder: str | Path, *, unfinished: bool = False) -> None:
