@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -104,6 +105,44 @@ def test_damaged_stacks_are_refused(tmp_path):
             dict(read_file(tmp_path / "b.tif", name="tiff").labels)
         except TimecycleError:
             pass
+
+
+def is_open(path):
+    if not Path("/proc/self/fd").is_dir():
+        pytest.skip("only Linux lists the open files of a process")
+    return any(one.exists() and one.samefile(path) for one in Path("/proc/self/fd").iterdir())
+
+
+@pytest.mark.parametrize("compression", [None, "zlib"])
+@pytest.mark.parametrize("byteorder", ["<", ">"])
+def test_a_closed_stack_holds_no_file_open_and_the_next_read_opens_it(tmp_path, compression, byteorder):
+    path, images = tmp_path / "a.tif", stack(dtype=np.uint16, top=9)
+    tifffile.imwrite(path, images, compression=compression, byteorder=byteorder, metadata={"axes": "TYX"})
+
+    with open_video(path) as video:
+        assert np.array_equal(video.values(3), images[3])
+        assert is_open(path)
+    assert not is_open(path)
+    with video:
+        assert np.array_equal(video.values(4), images[4])
+        assert video[4].image.max() == 255
+    assert not is_open(path)
+
+
+def test_a_refused_stack_is_closed(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", stack())
+    with pytest.raises(VideoError, match="more than 10 pixels") as refused:  # which keeps what the function had open
+        open_video(tmp_path / "a.tif", max_pixels=10)
+    assert not is_open(tmp_path / "a.tif")
+    del refused
+
+
+def test_a_stack_that_is_cut_off_is_refused_when_it_is_opened(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", stack(), metadata={"axes": "TYX"})
+    content = (tmp_path / "a.tif").read_bytes()
+    (tmp_path / "a.tif").write_bytes(content[: stack().nbytes])  # of the header and all images
+    with pytest.raises(VideoError, match=r"a\.tif is shorter than its 5 images"):
+        open_video(tmp_path / "a.tif")
 
 
 def test_several_threads_read_the_same_frames(tmp_path):

@@ -3,8 +3,8 @@
 import math
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -49,13 +49,14 @@ class Layout:
 
 @dataclass(frozen=True)
 class Stack:
-    """An open TIFF stack: frames of one size, in order of time."""
+    """A TIFF stack: frames of one size, in order of time."""
 
     layout: Layout
     dtype: np.dtype[Any]
     seconds_per_frame: float | None
     info: str  # free text of ImageJ
-    _pages: Any  # pages, or an array in the file
+    _file: Any  # tifffile's handle of the file
+    _read: Callable[[int], np.ndarray]  # one image of the open file
     _lock: threading.Lock
 
     @property
@@ -75,14 +76,20 @@ class Stack:
         """Return one frame: (height, width), or (height, width, channels)."""
         layout = self.layout
         with self._lock:  # all threads share the position in the file
+            if self._file.closed:
+                self._file.open()
             first = index * layout.frame_step
             if layout.channels == 1:
                 return self._page(first)
             return np.stack([self._page(first + i * layout.channel_step) for i in range(layout.channels)], axis=-1)
 
+    def close(self) -> None:
+        """Close the file; the next read opens it again."""
+        with self._lock:
+            self._file.close()
+
     def _page(self, number: int) -> np.ndarray:
-        page = self._pages[number]
-        image = np.asarray(page if isinstance(page, np.ndarray) else page.asarray())
+        image = self._read(number)
         image = image.reshape(self.size.shape) if image.size == self.size.pixels else image
         if image.shape != (*self.size.shape, *((self.layout.samples,) if self.layout.samples > 1 else ())):
             raise ValueError(f"image {number} has the shape {image.shape}")
@@ -90,34 +97,51 @@ class Stack:
 
 
 def open_stack(path: Path, *, max_pixels: int) -> Stack:
-    """Open a TIFF stack; the file stays open while the stack is used."""
+    """Open a TIFF stack; the file stays open until the stack is closed."""
     check_regular(path)
     tifffile = import_extra("tifffile", extra="tiff")
-    try:
-        file = tifffile.TiffFile(path)
-        series = file.series[0]
-        layout = _layout(path, series.axes, series.shape)
-        if layout.size.pixels > max_pixels:
-            raise VideoError(f"{path} has more than {max_pixels} pixels", remedy="shrink the images")
-        if series.dtype is None or series.dtype.kind not in "buif":
-            raise VideoError(f"{path} has values of {series.dtype}", remedy="save whole or floating-point numbers")
-        images = layout.frames * layout.channels
-        # One array for stacks that lie in the file in one piece, otherwise pages, each decoded when it is read.
-        if series.dataoffset is not None:
-            dtype = series.dtype.newbyteorder(file.byteorder)
-            image = (*layout.size.shape, layout.samples) if layout.samples > 1 else layout.size.shape
-            pages: Any = np.memmap(path, dtype, "r", series.dataoffset, (images, *image))
-        else:
-            pages = series.pages
+    with ExitStack() as on_failure:
+        try:
+            file = on_failure.enter_context(tifffile.TiffFile(path))
+            series = file.series[0]
+            layout = _layout(path, series.axes, series.shape)
+            if layout.size.pixels > max_pixels:
+                raise VideoError(f"{path} has more than {max_pixels} pixels", remedy="shrink the images")
+            if series.dtype is None or series.dtype.kind not in "buif":
+                raise VideoError(f"{path} has values of {series.dtype}", remedy="save whole or floating-point numbers")
+            read = _reader(path, file, layout)
+            metadata = file.imagej_metadata or {}
+            seconds = seconds_per_frame(metadata, file.ome_metadata if file.is_ome else None)
+            info = str(metadata.get("Info", ""))
+            stack = Stack(layout, np.dtype(series.dtype), seconds, info, file.filehandle, read, threading.Lock())
+        except VideoError:
+            raise
+        except Exception as error:  # damaged files raise nearly anything
+            raise VideoError(f"{path} cannot be read as a TIFF stack: {str(error)[:200]}", remedy=_REMEDY) from error
+        on_failure.pop_all()
+        return stack
+
+
+def _reader(path: Path, file: Any, layout: Layout) -> Callable[[int], np.ndarray]:
+    """Return what reads one image: a part of stacks that lie in the file in one piece, otherwise a page to decode."""
+    series, images = file.series[0], layout.frames * layout.channels
+    if series.dataoffset is None:
+        pages = series.pages
         if len(pages) != images:
             raise VideoError(f"{path} has {len(pages)} images where {images} were announced", remedy=_REMEDY)
-        metadata = file.imagej_metadata or {}
-        seconds = seconds_per_frame(metadata, file.ome_metadata if file.is_ome else None)
-        return Stack(layout, np.dtype(series.dtype), seconds, str(metadata.get("Info", "")), pages, threading.Lock())
-    except VideoError:
-        raise
-    except Exception as error:  # damaged files raise nearly anything
-        raise VideoError(f"{path} cannot be read as a TIFF stack: {str(error)[:200]}", remedy=_REMEDY) from error
+        return lambda number: np.asarray(pages[number].asarray())
+    dtype = series.dtype.newbyteorder(file.byteorder)
+    shape = (*layout.size.shape, layout.samples) if layout.samples > 1 else layout.size.shape
+    count = math.prod(shape)
+    if series.dataoffset + images * count * dtype.itemsize > file.filehandle.size:
+        raise VideoError(f"{path} is shorter than its {images} images", remedy=_REMEDY)
+
+    def read(number: int) -> np.ndarray:
+        offset = series.dataoffset + number * count * dtype.itemsize
+        values: np.ndarray = file.filehandle.read_array(dtype, count, offset)
+        return values.reshape(shape)
+
+    return read
 
 
 def _layout(path: Path, axes: str, shape: Sequence[int]) -> Layout:
@@ -198,6 +222,9 @@ class TiffVideo(Video):
 
     def fingerprint(self) -> str:
         return sha256([self._path])
+
+    def close(self) -> None:
+        self._stack.close()
 
     def _images(self, start: int, stop: int) -> Iterator[tuple[int, UInt8[np.ndarray, "height width 3"]]]:
         for index in range(start, stop):
