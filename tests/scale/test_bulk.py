@@ -98,6 +98,22 @@ def test_video_whose_labels_do_not_fit_a_format_fails_alone(corpus, tmp_path, ca
     assert "cannot be written from keypoints" in letter["problem"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        (("--workers", "2"), "--workers and --threads are for Ray, which was not asked for try: pass --ray local"),
+        (("--threads", "2"), "--workers and --threads are for Ray, which was not asked for try: pass --ray local"),
+        (("--ray", "local", "--workers", "0"), "--workers is 0 try: give 1 or more"),
+        (("--ray", "local", "--threads", "0"), "--threads is 0 try: give 1 or more"),
+    ],
+)
+def test_workers_and_threads_that_nothing_can_use_are_refused(corpus, tmp_path, capsys, asked, problem):
+    code, said = run_here(capsys, corpus, tmp_path / "out", *asked)
+    assert code == 2
+    assert problem in " ".join(said.split())
+    assert not (tmp_path / "out").exists()
+
+
 def test_object_store_gets_one_tar_per_video(corpus, expected, bucket, server, tmp_path):
     finish(command(corpus, bucket.name, "--shard", "0/5"))
     folder = server.root / bucket.name.removeprefix("s3://")

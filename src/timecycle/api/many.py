@@ -73,6 +73,7 @@ def bulk(
     A video that fails does not end the call: the result counts them as `dead`, and dead.jsonl says why.
     """
     name = _reference(encoder)
+    _check_workers(ray, workers, threads)
     check_formats(formats)  # once, not as the failure of every video
     measurements = MeasurementConfig(as_scale(scale))
     part = Shard.parse(shard) if shard else None
@@ -168,6 +169,18 @@ def label_batch(
         "output": np.array([one.output for one in done], object),
         "error": np.array([one.error for one in done], object),
     }
+
+
+def _check_workers(ray: str | None, workers: int | None, threads: int) -> None:
+    """Refuse numbers of workers and threads that are below 1, or that nothing would use."""
+    for option, number in (("--workers", workers), ("--threads", threads)):
+        if number is not None and number < 1:
+            raise SettingsError(f"{option} is {number}", remedy="give 1 or more, or leave it out")
+    if ray is None and (workers is not None or threads != 1):
+        raise SettingsError(
+            "--workers and --threads are for Ray, which was not asked for",
+            remedy="pass --ray local or the address of a cluster too, or leave them out",
+        )
 
 
 def _reference(encoder: EncoderLike | None) -> str:
