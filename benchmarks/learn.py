@@ -324,7 +324,10 @@ def train_run(run: Run, data: Path, work: Path) -> Path:
     if not process_group().is_main:
         return folder / "weights.safetensors"
     trained = json.loads((folder / "train.json").read_text(encoding="utf-8"))
-    if build(TrainConfig, trained["config"]) != config:  # newer settings have their defaults
+    used = build(TrainConfig, trained["config"])  # newer settings have their defaults
+    if used != dataclasses.replace(
+        config, precision=used.precision if config.precision == "auto" else config.precision
+    ):
         raise SystemExit(f"error: {folder} was trained with different settings\n  try: remove it")
     weights = make_folder(work / "weights") / f"{run.name}.safetensors"
     for suffix in (".safetensors", ".json"):
