@@ -6,6 +6,7 @@ import { take } from "./editor.js";
 import { goTo, pause } from "./player.js";
 import { fetchRun, jobRuns, startJob } from "./run.js";
 import { frameNumber, project, set, store } from "./store.js";
+import { pointName } from "./view.js";
 
 /** @typedef {import("./types.js").Suggestion} Suggestion */
 
@@ -65,7 +66,7 @@ export function goToNext() {
 function objectOf(suggestion) {
   const open = project();
   return open?.objects.find((one) =>
-    open.kind === "keypoints" ? one.name === suggestion.object : String(one.id) === suggestion.object)?.id;
+    open.kind === "keypoints" ? pointName(one) === suggestion.object : String(one.id) === suggestion.object)?.id;
 }
 
 /** Do what the card proposes. */
