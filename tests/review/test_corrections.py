@@ -488,6 +488,11 @@ def test_exports_interrupted_by_a_correction_are_completed(
             correct(out, middle, video=video, encoder=encoder) if act == "correct" else undo(out)
     expected = corrected if act == "correct" else plain
     assert contents(out) != expected
+    if act == "undo":
+        other = Path(shutil.copytree(out, tmp_path / "other"))
+        with pytest.raises(OutputError, match="has no correction to undo"):
+            undo(other)
+        assert contents(other) == plain
     assert resume(out).already
     assert without_overlays(contents(out)) == without_overlays(expected)
     if act == "correct":

@@ -115,7 +115,11 @@ def undo(folder: Path) -> list[int]:
     """
     run = OutputFolder(folder)
     with run.lock_finished():
-        frames = undo_last(run)
+        try:
+            frames = undo_last(run)
+        except OutputError:  # nothing may be left to undo but the exports of an undo that was interrupted
+            write_exports(run, run.finished_record())
+            raise
         write_exports(run, run.finished_record())
         return frames
 
