@@ -97,3 +97,15 @@ def test_a_run_of_another_user_is_left_unchanged(folder, command):
     assert code == 2, text
     assert "Traceback" not in text
     assert contents(folder / "run") == before
+
+
+def test_labels_are_converted_into_a_folder_of_ones_own_below_one_of_others(folder):
+    target = folder / "mine"
+    target.mkdir()
+    os.chown(target, NOBODY, NOBODY)
+    for overwrite in ((), ("--overwrite",)):
+        code, said = as_nobody("convert", folder / "run", target, "--to", "yolo", *overwrite)
+        assert code == 0, said
+        assert sorted(path.name for path in target.iterdir()) == ["data.yaml", "labels"]
+    code, said = as_nobody("convert", folder / "run", folder / "new", "--to", "yolo")
+    assert (code, "new: Permission denied" in said) == (2, True), said

@@ -42,16 +42,25 @@ def write_meta(folder: Path, shown: Mapping[int, Sequence[str]], names: Mapping[
     meta = meta_file(folder)
     if meta is None:
         return
-    content = _read(meta) if meta.exists() else {}
-    videos = content.get("videos", {})
-    if not isinstance(videos, dict):
-        raise LabelError(f"{meta} has no table of videos", remedy=_REMEDY)
     objects = {
         str(identity): {"category": names.get(str(identity), default_name(identity)), "frames": list(frames)}
         for identity, frames in sorted(shown.items())
     }
-    content["videos"] = {**videos, folder.absolute().name: {"objects": objects}}
-    write_text(meta, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
+    write_text(meta, _with_videos(meta, {folder.absolute().name: {"objects": objects}}))
+
+
+def merged_meta(meta: Path, other: Path) -> str:
+    """Return the content of a meta.json with the videos of another one in place of its own of these names."""
+    return _with_videos(meta, _read(other)["videos"])
+
+
+def _with_videos(meta: Path, added: Mapping[str, Any]) -> str:
+    content = _read(meta) if meta.exists() else {}
+    videos = content.get("videos", {})
+    if not isinstance(videos, dict):
+        raise LabelError(f"{meta} has no table of videos", remedy=_REMEDY)
+    content["videos"] = {**videos, **added}
+    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 
 def _names(meta: Path, video: str) -> dict[str, str]:
