@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import timecycle as tc
 from clips import small_world, write_clip
@@ -28,6 +29,17 @@ def test_a_run_is_corrected_with_the_encoder_that_its_record_names(world, clip, 
     done = jobs.correct(tc.open_video(clip), corrections, run.folder, report=lambda done, total: None)
     assert done.state.annotated == [0, 2]
     assert np.array_equal(done.labels[2].ids, world.mask(2))
+
+
+def test_a_run_of_images_is_corrected_at_the_rate_that_its_record_names(world, tmp_path):
+    images = tmp_path / "images"
+    images.mkdir()
+    for t, image in enumerate(world.frames()):
+        Image.fromarray(image).save(images / f"{t:05d}.png")
+    with tc.open_video(images, fps=10) as video:
+        run = tc.propagate_to_folder(video, {0: tc.Masks(world.mask(0))}, tmp_path / "out", config="fast")
+    jobs.correct(str(images), {2: tc.Masks(world.mask(2))}, run.folder, report=lambda done, total: None)
+    assert "0.100000" in (run.folder / "frames.csv").read_text().splitlines()[2]
 
 
 @pytest.mark.parametrize("kind", ["parts", "texture", "coordinates"])

@@ -1,6 +1,7 @@
 """What the widget does off the GUI thread: propagate, correct and undo, through the API."""
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -69,11 +70,14 @@ def propagate(
     return Result(state, _labels(run, range(len(run))), f"propagated {annotated} through {len(run)} frames")
 
 
-def correct(video: "tc.Video", corrections: "Mapping[int, tc.Labels]", folder: Path, *, report: Report) -> Result:
-    """Propagate again the frames that depend on corrected ones; the video is closed at the end."""
+def correct(video: "tc.Video | str", corrections: "Mapping[int, tc.Labels]", folder: Path, *, report: Report) -> Result:
+    """Propagate again the frames that depend on corrected ones; the video is closed at the end.
+
+    A file is opened as it was for the run, with its frame rate.
+    """
     run = tc.Run(folder)
     encoder = None if run.record.get("origin") else _encoder()  # None: the one that the record names
-    with video:
+    with nullcontext() if isinstance(video, str) else video:
         intervals = tc.correct(run, corrections, video=video, encoder=encoder, progress=report)
     again = sorted({index for one in intervals for index in range(one.first, one.last + 1)})
     changed = sorted({index for one in intervals for index in one.changed} | set(corrections))

@@ -31,10 +31,16 @@ class ShownRun:
 # Videos
 
 
+def layer_video(layer: Layer) -> "tc.Video | str":
+    """Return the video that an Image layer shows: the path of its file, if our reader opened it, or its pixels."""
+    path: str | None = layer.metadata.get(VIDEO_KEY)
+    return tc.open_video(LayerFrames(layer)) if path is None else path
+
+
 def open_layer_video(layer: Layer) -> "tc.Video":
-    """Open the video that an Image layer shows: its file, if our reader opened it, or the pixels of the layer."""
-    path = layer.metadata.get(VIDEO_KEY)
-    return tc.open_video(path) if path is not None else tc.open_video(LayerFrames(layer))
+    """Open the video that an Image layer shows."""
+    video = layer_video(layer)
+    return tc.open_video(video) if isinstance(video, str) else video
 
 
 def frame_count(layer: Layer) -> int:

@@ -37,6 +37,7 @@ from timecycle.integrations.napari.layers import (
     is_annotation_layer,
     is_video_layer,
     keep_frames,
+    layer_video,
     open_layer_video,
     show_labels,
 )
@@ -161,7 +162,7 @@ class PropagateWidget(QWidget):
             raise LabelError(
                 "no frame was edited since the last propagation", remedy="go to a wrong frame and fix it in the layer"
             )
-        self._start(layer, partial(jobs.correct, open_layer_video(image), corrections, shown.folder))
+        self._start(layer, partial(jobs.correct, layer_video(image), corrections, shown.folder))
 
     def _browse(self) -> None:
         parent = str(Path(self.folder_line.text()).parent)
