@@ -111,8 +111,8 @@ _FREE = (
 # Steps of each stage: half an hour in two processes, with a core each that multiplies bf16.
 _FREE_STAGES = (8000, 8000, 8000, 8000)
 # What each part of that recipe gives: (words, steps, settings, videos). Steps are of about equal time.
-_FREE_STEPS = 3000
-_FREE_SHORT = (*_FREE, "batch=4", "ema_decay=0.995", "optimizer.warmup_steps=150", "validate_every=100000")
+_FREE_STEPS = 2000
+_FREE_SHORT = (*_FREE, "ema_decay=0.995", "optimizer.warmup_steps=150", "validate_every=100000")
 _JITTER = tuple(
     f"views.{name}={value}"
     for name, value in {"brightness": 0.24, "contrast": 0.24, "saturation": 0.24, "hue": 0.06}.items()
@@ -149,12 +149,12 @@ _FREE_LEVERS: dict[str, tuple[str, int, tuple[str, ...], str]] = {
     ),
     "large": (
         "views of 176 pixels instead of 128",
-        1500,
+        1200,
         ("clips.short_side_px=240", "clips.crop_px=224", "view_px=176"),
         FREE,
     ),
     "elastic": ("views are warped", _FREE_STEPS, ("views.elastic=0.1",), FREE),
-    "res4": ("res4", 2000, ("encoder.last=res4",), FREE),
+    "res4": ("res4", 1500, ("encoder.last=res4",), FREE),
 }
 _LEVERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
     "walks": {
