@@ -214,7 +214,7 @@ def test_command_of_another_program_names_what_exists(page, command):
         assert re.search(rf"^{words[0]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     elif command == "python mine.py":  # the Python block above it
         assert page == "docs/tutorials/evaluate.md"
-    elif program in ("python", "sbatch", "kubectl"):
+    elif program in ("python", "sbatch", "kubectl", "torchrun"):
         assert files, f"{page}: no file of the repository in {command!r}"
         assert all((ROOT / file).is_file() for file in files)
     else:
