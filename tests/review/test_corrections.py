@@ -452,7 +452,7 @@ def test_contact_sheet_of_a_corrected_run_shows_the_labels_on_disk(out, world, v
 @pytest.fixture(scope="module")
 def exported(world, video, encoder, wrong_start, tmp_path_factory):
     """A run that writes its labels in two other formats, and how to resume it."""
-    spec = RunSpec(video=video, labels={0: wrong_start}, encoder=encoder, config=CONFIG, formats=("ytvis", "yolo"))
+    spec = RunSpec(video=video, labels={0: wrong_start}, encoder=encoder, config=CONFIG, formats=("cvat", "yolo"))
     folder = tmp_path_factory.mktemp("exported") / "out"
     run(spec, folder)
     return folder, functools.partial(run, spec, resume=True)

@@ -21,7 +21,7 @@ from timecycle.bulk.chunk_scheduler import run_chunks
 from timecycle.bulk.chunks import check_plan, plan_chunks
 from timecycle.bulk.manifest import ManifestFile, ManifestList, read_manifest
 from timecycle.bulk.outputs import Outputs
-from timecycle.bulk.scheduler import Crashed, LocalEngine
+from timecycle.bulk.scheduler import Crashed, LocalEngine, in_steps, mean_confidence
 from timecycle.bulk.worker import label_video
 from timecycle.errors import SettingsError
 from timecycle.store import FolderStore
@@ -483,3 +483,13 @@ def test_equal_names_far_apart_are_refused(tmp_path):
     path.write_text(path.read_text() + "other/7.mp4,m.png\n")
     with pytest.raises(SettingsError, match="lines 9 and 52 would both write to 7"):
         plan_chunks(ManifestFile(path), 4)
+
+
+def test_the_mean_confidence_does_not_depend_on_how_videos_are_grouped():
+    values = [0.3393, 0.3392, 0.1, 0.2, 0.7, 0.0001]
+    alone = mean_confidence(in_steps(values), len(values))
+    for size in (1, 2, 3, 4, 5):
+        groups = [values[begin : begin + size] for begin in range(0, len(values), size)]
+        assert mean_confidence(sum(in_steps(group) for group in groups), len(values)) == alone
+    assert mean_confidence(in_steps([0.3393, 0.3392] * 4), 8) == mean_confidence(in_steps([0.3392, 0.3393] * 4), 8)
+    assert mean_confidence(0, 0) is None

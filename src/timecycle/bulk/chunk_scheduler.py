@@ -3,7 +3,6 @@
 import heapq
 import json
 import logging
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -29,6 +28,8 @@ from timecycle.bulk.scheduler import (
     Progress,
     Schedule,
     dead_letters,
+    in_steps,
+    mean_confidence,
     suffix_of,
 )
 from timecycle.bulk.worker import BulkJob
@@ -47,7 +48,7 @@ class _Tally:
 
     done: int
     failed: tuple[DeadLetter, ...] = ()
-    confidence: float = 0.0  # a sum over videos
+    confidence: int = 0  # a sum over videos, in steps
     confident: int = 0  # videos that have one
     least: tuple[tuple[float, str], ...] = ()  # the lowest confidences, with the names of their videos
 
@@ -164,7 +165,7 @@ def _tally(records: Sequence[ChunkRecord]) -> _Tally:
     return _Tally(
         done=sum(record.error is None for record in records),
         failed=tuple(_letter(record) for record in records if record.error is not None),
-        confidence=math.fsum(value for value, _ in confidences),
+        confidence=in_steps(value for value, _ in confidences),
         confident=len(confidences),
         least=tuple(heapq.nsmallest(LISTED, confidences)),
     )
@@ -196,7 +197,7 @@ def _summary(totals: _Totals, videos: int, before: int, seconds: float, manifest
         frames=totals.frames,
         seconds=round(seconds, 3),
         frames_a_second=round(totals.frames / seconds, 3) if seconds else 0.0,
-        confidence=round(math.fsum(tally.confidence for tally in tallies) / confident, 4) if confident else None,
+        confidence=mean_confidence(sum(tally.confidence for tally in tallies), confident),
         least_confident=tuple(name for _, name in least),
         manifest=manifest,
     )

@@ -6,7 +6,6 @@ are finished or failed, in any of the processes.
 
 import json
 import logging
-import statistics
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,6 +23,7 @@ log = logging.getLogger("timecycle")
 
 ALARM_FRACTION = 0.5  # if more videos fail, the cause is probably the manifest or a disk
 LISTED = 10  # least confident videos in the summary
+_STEPS = 10_000  # to 1: confidences of videos are rounded to four digits
 _MAX_ATTEMPTS = 3
 _RETRY_BUSY_SECONDS = 1.0  # before trying again the videos that other processes hold
 
@@ -284,6 +284,18 @@ def _inputs(item: Item) -> str:
     return " ".join(inputs_of(item))
 
 
+def in_steps(confidences: Iterable[float]) -> int:
+    """Add up confidences of records, in the steps of 0.0001 to which they are rounded there.
+
+    The sum is exact, so that it does not depend on how the videos are grouped.
+    """
+    return sum(round(value * _STEPS) for value in confidences)
+
+
+def mean_confidence(steps: int, count: int) -> float | None:
+    return round(steps / (count * _STEPS), 4) if count else None
+
+
 def _summary(
     items: Sequence[Item],
     done: dict[str, dict[str, Any]],
@@ -303,7 +315,7 @@ def _summary(
         frames=frames,
         seconds=round(seconds, 3),
         frames_a_second=round(frames / seconds, 3) if seconds else 0.0,
-        confidence=round(statistics.fmean(confidences.values()), 4) if confidences else None,
+        confidence=mean_confidence(in_steps(confidences.values()), len(confidences)),
         least_confident=tuple(sorted(confidences, key=lambda name: confidences[name])[:LISTED]),
         manifest=manifest,
     )
