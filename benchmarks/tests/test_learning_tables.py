@@ -55,11 +55,10 @@ def returned(*overlaps):
 def test_round_trips_are_compared_with_the_recipe_clip_by_clip():
     records = {"round_trips_short_res4": returned(33.0, 45.0), "round_trips_short_recipe": returned(30.0, 40.0)}
     table = rows(script.make_table("free_levers", script.Results([], records)))
+    steps = {run.description: f"{run.steps:,}" for run in script.RUNS if run.group == "free_lever"}
+    recipe, res4 = "the recipe, on free footage", "res4"
     assert table[0] == ["", "steps", "overlap on return", "difference"]
-    assert table[2:] == [
-        ["the recipe, on free footage", "3,000", "35.0", "-"],
-        ["res4", "2,000", "39.0", "+4.0 ± 1.0"],
-    ]
+    assert table[2:] == [[recipe, steps[recipe], "35.0", "-"], [res4, steps[res4], "39.0", "+4.0 ± 1.0"]]
     assert script.make_table("free_stages", script.Results([], records)) == ""
 
 
