@@ -172,13 +172,11 @@ def _resumed_config(folder: Path, config: TrainConfig | str | None, steps: int |
     if steps is None and config is None:
         return recorded
     given = recorded if config is None else _new_config(config, None)
-    _refuse_other_settings(folder, recorded, given, steps, remedy="leave preset, settings and steps out")
+    _refuse_other_settings(folder, recorded, given, steps)
     return recorded
 
 
-def _refuse_other_settings(
-    folder: Path, recorded: TrainConfig, given: TrainConfig, steps: int | None, *, remedy: str
-) -> None:
+def _refuse_other_settings(folder: Path, recorded: TrainConfig, given: TrainConfig, steps: int | None) -> None:
     """Refuse settings for a resumed run that differ from those it was started with; `steps` are None if not given."""
     # Set when the run began: the steps that fit into some minutes, the precision, and the encoder of the start.
     given = dataclasses.replace(
@@ -195,7 +193,7 @@ def _refuse_other_settings(
         ]
         raise SettingsError(
             f"the run in {folder} was started with another setting of {', '.join(changed)}",
-            remedy=f"a resumed run keeps its settings: {remedy}",
+            remedy="a resumed run keeps its settings: leave preset, settings and steps out",
         )
 
 
