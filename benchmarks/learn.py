@@ -155,6 +155,19 @@ _FREE_LEVERS: dict[str, tuple[str, int, tuple[str, ...], str]] = {
     ),
     "elastic": ("views are warped", _FREE_STEPS, ("views.elastic=0.1",), FREE),
     "res4": ("res4", 1500, ("encoder.last=res4",), FREE),
+    "res2": ("res2", _FREE_STEPS, ("encoder.last=res2",), FREE),
+    "contrast": (
+        "cells weighted by how much they differ from their neighbours",
+        _FREE_STEPS,
+        ("walks.contrast=0.8",),
+        FREE,
+    ),
+    "complement": (
+        "trains the descriptor of propagation with its colour",
+        _FREE_STEPS,
+        ("trained=coloured_descriptor",),
+        FREE,
+    ),
 }
 _LEVERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
     "walks": {

@@ -130,7 +130,7 @@ def test_the_loss_of_a_batch_is_the_mean_of_its_clips():
             grid=GRID,
             config=config,
             regions=Regions(pasted=pasted),
-            change=change[clips],
+            amounts={"motion": change[clips]},
             generators=generators(*seeds),
         ).losses
 
@@ -140,23 +140,26 @@ def test_the_loss_of_a_batch_is_the_mean_of_its_clips():
         assert loss == pytest.approx(sum(one[name].item() for one in single) / 3, rel=1e-5), name
 
 
-def test_motion_weights_cells_by_how_much_they_change():
+@pytest.mark.parametrize("name", ["motion", "contrast"])
+def test_cells_are_weighted_by_how_much_they_change_or_differ(name):
     """All cells weigh equally where they change equally or not at all."""
     out, back, points = views()
     static = torch.zeros(3, 225)
     moving = static.clone()
     moving[:, 100:110] = 7.0
-    plain, even, biased = (
-        walk_losses(out, back, points, grid=GRID, config=WalksConfig(temperature=0.2, motion=motion), change=change)
-        for motion, change in ((0.0, moving), (1.0, torch.ones(3, 225)), (1.0, moving))
-    )
+
+    def result(share, amount):
+        config = WalksConfig(temperature=0.2, **{name: share})
+        return walk_losses(out, back, points, grid=GRID, config=config, amounts={name: amount})
+
+    plain, even, biased = result(0, moving), result(1, torch.ones(3, 225)), result(1, moving)
     assert even.total == pytest.approx(plain.total.item())
     target = return_targets(points, GRID)
     step = (torch.einsum("bchw,bcxy->bhwxy", out[:, 0], back[:, 0]).flatten(3).flatten(1, 2) / 0.2).softmax(dim=2)
     cost = -(target.weight * step.clamp_min(1e-8).log()).sum(dim=2) * target.valid
     mean = cost[:, 100:110].sum() / target.valid[:, 100:110].sum()
     assert biased.losses["same_frame"] == pytest.approx(mean.item(), rel=1e-4)
-    nothing = walk_losses(out, back, points, grid=GRID, config=WalksConfig(temperature=0.2, motion=0.5), change=static)
+    nothing = result(0.5, static)
     assert nothing.total == pytest.approx(plain.total.item())
 
 

@@ -33,7 +33,14 @@ SETTINGS = [
 STEPS = [
     pytest.param((), id="walks"),
     pytest.param(
-        ("walks.negatives=1", "walks.motion=0.5", "copy_paste.most=2", "walks.pasted=0.5", "walks.segments=0.5"),
+        (
+            "walks.negatives=1",
+            "walks.motion=0.5",
+            "walks.contrast=0.5",
+            "copy_paste.most=2",
+            "walks.pasted=0.5",
+            "walks.segments=0.5",
+        ),
         id="walks and objects",
     ),
     pytest.param(("objective=cycles", "patches.patch_px=24"), id="cycles"),

@@ -1,4 +1,4 @@
-"""What is trained: the network's own features, or the descriptor of propagation without its colour."""
+"""What is trained: the network's own features, or the descriptor of propagation, without or with its colour."""
 
 import torch
 
@@ -6,7 +6,7 @@ from timecycle.config import train_config
 from timecycle.model.resnet import grid_of, random_resnet
 from timecycle.training.heldout import HeldOutClips
 from timecycle.training.settings import TrainConfig
-from timecycle.training.step import Learner
+from timecycle.training.step import Learner, cell_contrast
 
 SETTINGS = ("objective=walks", "view_px=64", "encoder.centred=true", "encoder.head_channels=16", "encoder.last=res3")
 
@@ -31,10 +31,20 @@ def loss(*settings: str) -> torch.Tensor:
     return Learner(random_resnet(config.encoder, seed=0), config)(batch).total
 
 
-def test_colour_is_never_trained_on():
-    for trained in ("features", "descriptor"):
+def test_colour_is_trained_on_only_if_asked_for():
+    for trained, depends in (("features", False), ("descriptor", False), ("coloured_descriptor", True)):
         with_colour, without = (loss(f"trained={trained}", f"encoder.colour={colour}") for colour in (1.0, 0.0))
-        assert torch.equal(with_colour, without)
+        assert torch.equal(with_colour, without) != depends, trained
+
+
+def test_contrast_is_where_colours_differ_from_their_neighbours():
+    images = torch.zeros(2, 64, 64, 3, dtype=torch.uint8)
+    images[1, 24:40, 24:40] = 255
+    even, square = cell_contrast(images, grid_of(64)).reshape(2, 8, 8)
+    assert not even.any()
+    assert square[4, 4] == square.max() > 100
+    square[2:7, 2:7] = 0  # the cells that overlap the square, and their neighbours
+    assert not square.any()
 
 
 def test_the_descriptor_has_the_blocks_that_the_features_lack():

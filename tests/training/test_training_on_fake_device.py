@@ -20,6 +20,7 @@ WALKS = (
     "walks.pasted=0.5",
     "walks.segments=0.5",
     "walks.motion=0.5",
+    "walks.contrast=0.5",
     "walks.negatives=1",
     "copy_paste.most=2",
 )

@@ -7,7 +7,7 @@ position closes a walk.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -38,6 +38,7 @@ class WalksConfig:
     pasted: float = 0.0  # the walk should end on the object it started on, anywhere on it
     negatives: int = 0  # other clips of the batch whose cells are negatives at every step
     motion: float = 0.0  # share of the loss weight that follows how much cells change; the rest is uniform
+    contrast: float = 0.0  # share of the loss weight that follows how much cells differ from their neighbours
 
     def __post_init__(self) -> None:
         for name in ("walk", "same_frame", "segments", "pasted", "negatives"):
@@ -47,11 +48,11 @@ class WalksConfig:
             raise SettingsError(f"walks.most_segments is {self.most_segments}", remedy="give 2 or more")
         if not 0 < self.temperature < math.inf:
             raise SettingsError(f"walks.temperature is {self.temperature}", remedy="give a number above 0")
-        if not 0 <= self.dropout < 1 or not 0 <= self.motion <= 1:
-            raise SettingsError(
-                f"walks.dropout is {self.dropout} and walks.motion {self.motion}",
-                remedy="give a dropout from 0 to below 1, and a motion from 0 to 1",
-            )
+        if not 0 <= self.dropout < 1:
+            raise SettingsError(f"walks.dropout is {self.dropout}", remedy="give 0 to below 1")
+        for name in ("motion", "contrast"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise SettingsError(f"walks.{name} is {getattr(self, name)}", remedy="give 0 to 1")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +73,7 @@ class Regions:
 
 
 _NO_REGIONS = Regions()
+_NOTHING: Mapping[str, Tensor] = {}
 
 
 def walk_losses(
@@ -83,19 +85,21 @@ def walk_losses(
     config: WalksConfig,
     visible: Bool[Tensor, "b cells"] | None = None,
     regions: Regions = _NO_REGIONS,
-    change: Float[Tensor, "b cells"] | None = None,
+    amounts: Mapping[str, Float[Tensor, "b cells"]] = _NOTHING,
     generators: Sequence[torch.Generator] = (),
 ) -> ObjectiveResult:
     """Compute the cross-entropy of walks of every length to `points`, where their starts lie in the other view.
 
-    Cells that are not `visible` in every frame are left out. `change` is how much each cell of the first frame of
-    `out` changes to the next frame, on any scale. Transitions are dropped by the generator of each clip, so that they
-    do not depend on the clips beside it; without generators none are. The loss is the mean over clips, each the mean
-    over its cells.
+    Cells that are not `visible` in every frame are left out. `amounts` are of the cells of the first frame of `out`, on
+    any scale: their `motion` to the next frame and their `contrast` to their neighbours. Transitions are dropped by the
+    generator of each clip, so that they do not depend on the clips beside it; without generators none are. The loss is
+    the mean over clips, each the mean over its cells.
     """
     target = return_targets(points, grid, visible)
     walks = _walks(out, back, config, generators)
-    weight = target.valid if change is None else target.valid * _motion_weights(change, config.motion)
+    weight = target.valid
+    for name, amount in amounts.items():
+        weight = weight * _weights_by(amount, getattr(config, name))
     costs = {length: _cross_entropy(walk, target, weight) for length, walk in walks.items()}
     through_time = [cost for length, cost in costs.items() if length > 0]
     losses = {"same_frame": costs[0]} | ({"walk": torch.stack(through_time).mean()} if through_time else {})
@@ -169,9 +173,9 @@ def _transition(
     return score.softmax(dim=2)[..., : queries.shape[1]]
 
 
-def _motion_weights(change: Float[Tensor, "b cells"], share: float) -> Float[Tensor, "b cells"]:
-    """Weight cells by how much they change: about 1 on average over a clip, and 1 - share where nothing changes."""
-    return 1 - share + share * change / change.mean(dim=1, keepdim=True).clamp_min(1e-6)
+def _weights_by(amount: Float[Tensor, "b cells"], share: float) -> Float[Tensor, "b cells"]:
+    """Weight cells by an amount: about 1 on average over a clip, and 1 - share where the amount is 0."""
+    return 1 - share + share * amount / amount.mean(dim=1, keepdim=True).clamp_min(1e-6)
 
 
 def _cross_entropy(walk: Transition, target: ReturnTargets, weight: Float[Tensor, "b cells"]) -> Scalar:

@@ -21,7 +21,7 @@ Objective = Literal["walks", "cycles"]
 TrainPrecision = Literal["fp32", "bf16", "fp16"]
 PrecisionChoice = Literal["auto", "fp32", "bf16", "fp16"]
 BatchStatistics = Literal["process", "all", "frozen"]
-Trained = Literal["features", "descriptor"]
+Trained = Literal["features", "descriptor", "coloured_descriptor"]
 Schedule = Literal["cosine", "constant"]
 
 _MIN_PX = 16  # two cells: reflect padding needs more pixels than it adds
@@ -87,7 +87,7 @@ class TrainConfig:
     channels_last: bool = True  # in memory: faster convolutions on most devices
     compile: bool = False  # the encoder, with torch.compile: minutes at first, then faster steps on CUDA
     ema_decay: float = 0.998  # of the exponential moving average of the weights, which is saved
-    trained: Trained = "features"  # the network's own, or the descriptor that propagation uses, without its colour
+    trained: Trained = "features"  # the network's own, or the descriptor of propagation, without or with its colour
     view_px: int = 128  # walks: side of the two views
     localizer_steps: int = 0  # cycles: first steps that train only the localizer
     held_out: float = 0.05  # share of the videos that is used for validation only

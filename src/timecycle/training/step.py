@@ -33,7 +33,9 @@ Images = UInt8[Tensor, "images height width 3"]
 
 def trained_network(encoder: ResNet, trained: Trained) -> Network:
     """Return what is trained, and validated, of an encoder."""
-    return encoder.learned if trained == "features" else partial(encoder.activations, colour=False)
+    if trained == "features":
+        return encoder.learned
+    return partial(encoder.activations, colour=trained == "coloured_descriptor")
 
 
 class Learner(nn.Module):
@@ -66,7 +68,11 @@ class Learner(nn.Module):
         generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
         forward, backward = self._encode_views(batch["forward"], batch["backward"])
         grid, walks = grid_of(self.config.view_px), self.config.walks
-        change = cell_change(batch["forward"][:, :2], grid)[:, 0] if walks.motion else None
+        amounts = {}
+        if walks.motion:
+            amounts["motion"] = cell_change(batch["forward"][:, :2], grid)[:, 0]
+        if walks.contrast:
+            amounts["contrast"] = cell_contrast(batch["forward"][:, 0], grid)
         return walk_losses(
             forward,
             backward,
@@ -75,7 +81,7 @@ class Learner(nn.Module):
             config=walks,
             visible=batch["visible"],
             regions=self._regions(batch, generators),
-            change=change,
+            amounts=amounts,
             generators=generators,
         )
 
@@ -154,6 +160,14 @@ def cell_change(clips: UInt8[Tensor, "b n height width 3"], grid: Grid) -> Float
     change = (clips[:, 1:].float() - clips[:, :-1].float()).abs().mean(dim=-1)
     rows, columns = (axis.area().to(clips.device) for axis in (grid.y, grid.x))
     return torch.einsum("yh,bnhw,xw->bnyx", rows, change, columns).flatten(2)
+
+
+def cell_contrast(images: UInt8[Tensor, "b height width 3"], grid: Grid) -> Float[Tensor, "b cells"]:
+    """Return how much the mean colour of each feature cell differs from its neighbours', in levels of 255."""
+    rows, columns = (axis.area().to(images.device) for axis in (grid.y, grid.x))
+    colours = torch.einsum("yh,bhwc,xw->bcyx", rows, images.float(), columns)
+    around = F.avg_pool2d(colours, kernel_size=3, stride=1, padding=1, count_include_pad=False)
+    return (colours - around).abs().mean(dim=1).flatten(1)
 
 
 def _tracker(config: TrainConfig) -> Tracker:
