@@ -117,6 +117,8 @@ _JITTER = tuple(
     f"views.{name}={value}"
     for name, value in {"brightness": 0.24, "contrast": 0.24, "saturation": 0.24, "hue": 0.06}.items()
 )
+_VARIETY = ("variety.turns=true", "variety.colours=1")
+_ZOOM = ("clips.short_side_px=200", "clips.zoom=1,2.2")
 _FREE_LEVERS: dict[str, tuple[str, int, tuple[str, ...], str]] = {
     "recipe": ("the recipe, on free footage", _FREE_STEPS, (), FREE),
     "668": ("on the 668 clips of timecycle-v1", _FREE_STEPS, (), "."),
@@ -144,7 +146,7 @@ _FREE_LEVERS: dict[str, tuple[str, int, tuple[str, ...], str]] = {
     "zoom": (
         "clips at 1.1 to 2.5 times the size",
         _FREE_STEPS,
-        ("clips.short_side_px=200", "clips.zoom=1,2.2"),
+        _ZOOM,
         FREE,
     ),
     "large": (
@@ -153,6 +155,13 @@ _FREE_LEVERS: dict[str, tuple[str, int, tuple[str, ...], str]] = {
         ("clips.short_side_px=240", "clips.crop_px=224", "view_px=176"),
         FREE,
     ),
+    "variety": (
+        "clips turned by quarters of a circle and recoloured, alike in both views",
+        _FREE_STEPS,
+        _VARIETY,
+        FREE,
+    ),
+    "varied_zoom": ("the same, at 1.1 to 2.5 times the size", _FREE_STEPS, (*_VARIETY, *_ZOOM), FREE),
     "elastic": ("views are warped", _FREE_STEPS, ("views.elastic=0.1",), FREE),
     "res4": ("res4", 1500, ("encoder.last=res4",), FREE),
     "res2": ("res2", _FREE_STEPS, ("encoder.last=res2",), FREE),

@@ -52,3 +52,13 @@ def test_grey_clips_change_colours_alone():
     coloured, grey = example(3), example(3, "views.grey_clips=1")
     brightness = coloured.forward[0] @ [0.299, 0.587, 0.114]
     assert np.abs(grey.forward[0, ..., 0] - brightness).max() <= 1
+
+
+def test_a_varied_clip_is_turned_and_recoloured_alike_in_both_views():
+    same_views = ("views.rotation_degrees=0", "views.scale=1,1", "views.shift=0", "copy_paste.most=0")
+    for n in range(8):
+        plain, varied = (
+            example(n, *same_views, *settings) for settings in ((), ("variety.turns=true", "variety.colours=1"))
+        )
+        np.testing.assert_array_equal(varied.forward[0], varied.backward[0])
+        assert not np.array_equal(varied.forward, plain.forward)

@@ -17,6 +17,7 @@ from torch import Tensor
 from timecycle.data.augment.clips import Clips, is_usable, usable
 from timecycle.data.augment.copy_paste import choose_object, map_points, objects_at, paste
 from timecycle.data.augment.patches import choose_patch, cut_patch
+from timecycle.data.augment.variety import vary
 from timecycle.data.augment.views import apply_view, apply_warp, choose_view, choose_warp, photometric, to_grey
 from timecycle.data.corpus.footage import FolderFootage, Footage
 from timecycle.data.corpus.index import Index, find_videos, make_index, read_index, root_of
@@ -210,10 +211,13 @@ class Examples:
 
     def __call__(self, epoch: int, position: int) -> CycleExample | WalkExample:
         rng = generator(seed=self.config.seed, epoch=epoch, position=position)
-        clip = self.reader.read(epoch, position, rng).frames
+        clip = self._read(epoch, position, rng)
         if self.config.objective == "cycles":
             return self._cycle(clip, rng)
         return self._walk(clip, epoch, position, rng)
+
+    def _read(self, epoch: int, position: int, rng: np.random.Generator) -> UInt8[np.ndarray, "n side side 3"]:
+        return vary(self.reader.read(epoch, position, rng).frames, self.config.variety, rng)
 
     def micro_batches(self, steps: range, rank: int = 0, world_size: int = 1) -> Iterator[Sequence[SampleKey]]:
         """Yield the samples of every micro-batch of these steps; the processes together take each batch once."""
@@ -239,7 +243,7 @@ class Examples:
         for _ in range(int(rng.integers(self.config.copy_paste.most + 1))):
             other = self.reader.nearby(position, rng)
             alike = rng.random() < self.config.copy_paste.alike
-            source = clip[:, :, ::-1].copy() if alike else self.reader.read(epoch, other, rng).frames
+            source = clip[:, :, ::-1].copy() if alike else self._read(epoch, other, rng)
             drawn = choose_object(self.config.copy_paste, rng, frames=len(clip), cover=cover)
             pasted = replace(drawn, transforms=(drawn.transforms[0], drawn.transforms[1][:-1]))
             views = [

@@ -10,6 +10,7 @@ from timecycle.concurrency import supports_bf16
 from timecycle.data.augment.clips import ClipConfig
 from timecycle.data.augment.copy_paste import CopyPasteConfig
 from timecycle.data.augment.patches import PatchConfig
+from timecycle.data.augment.variety import VarietyConfig
 from timecycle.data.augment.views import ViewConfig
 from timecycle.errors import SettingsError
 from timecycle.model.localizer import min_patch_cells
@@ -99,6 +100,7 @@ class TrainConfig:
     mixed_shards: int = 8  # shards of a pack that are shuffled together
     encoder: ResNetConfig = field(default_factory=ResNetConfig)
     clips: ClipConfig = field(default_factory=ClipConfig)
+    variety: VarietyConfig = field(default_factory=VarietyConfig)
     views: ViewConfig = field(default_factory=ViewConfig)
     copy_paste: CopyPasteConfig = field(default_factory=CopyPasteConfig)  # walks only
     patches: PatchConfig = field(default_factory=PatchConfig)
