@@ -572,25 +572,52 @@ def _recipes(results: Results) -> str:
     return f"{table}\nTraining: {each}. {_origin(ordered[0][1])}\n"
 
 
-def _round_trips(results: Results, *, group: Group, base: str, controls: Sequence[str] = ()) -> str:
-    """Compare runs by masks that are propagated there and back; differences to the base are paired over clips."""
-    prefix = "round_trips_"
-    runs = {run.name: run for run in RUNS if run.group == group and f"{prefix}{run.name}" in results.records}
-    words = {name: run.description for name, run in runs.items()}
-    words |= {name: method_name(name) for name in controls if f"{prefix}{name}" in results.records}
+def _by_clip(
+    results: Results,
+    *,
+    file: str,
+    measure: tuple[str, str],
+    groups: Sequence[Group],
+    base: str,
+    controls: Sequence[str] = (),
+) -> str:
+    """Compare controls and runs by a score of every clip; differences to the base are paired over clips.
+
+    `file` is the name of their records, `measure` the scores in a record and their name in the table.
+    """
+    runs = {run.name: run for run in RUNS if run.group in groups and file.format(run.name) in results.records}
+    words = {name: method_name(name) for name in controls if file.format(name) in results.records}
+    words |= {name: run.description for name, run in runs.items()}
     if base not in words:
-        raise NoResultsError(f"there is no {prefix}{base}.json", remedy="python benchmarks/round_trips.py ... --record")
-    records = {name: _record(results, f"{prefix}{name}") for name in words}
-    overlaps = {name: record["measured"]["overlaps"] for name, record in records.items()}
+        raise NoResultsError(f"there is no {file.format(base)}.json", remedy="run its benchmark with --record")
+    records = {name: _record(results, file.format(name)) for name in words}
+    scores = {name: record["measured"][measure[0]] for name, record in records.items()}
     rows = []
-    for name, clips in overlaps.items():
-        by, error = paired(clips, overlaps[base])
+    for name, clips in scores.items():
+        by, error = paired(clips, scores[base])
         difference = "-" if name == base else f"{by:+.1f} ± {error:.1f}"
+        steps, minutes = _trained(results, runs[name]) if name in runs else (None, None)
         rows.append(
-            [words[name], f"{runs[name].steps:,}" if name in runs else "-", f"{fmean(clips.values()):.1f}", difference]
+            [
+                words[name],
+                "-" if steps is None else f"{steps:,}",
+                "-" if minutes is None else f"{minutes:.0f}",
+                f"{fmean(clips.values()):.1f}",
+                difference,
+            ]
         )
-    table = markdown(["", "steps", "overlap on return", "difference"], rows, right=(1, 2, 3))
-    return f"{table}\n{len(overlaps[base])} clips. {_origin(records[base])}\n"
+    table = markdown(["", "steps", "minutes", measure[1], "difference"], rows, right=(1, 2, 3, 4))
+    return f"{table}\n{len(scores[base])} clips. {_origin(records[base])}\n"
+
+
+def _trained(results: Results, run: Run) -> tuple[int, float | None]:
+    """Return the steps and the minutes of a run and of those it started from; None where a record lacks."""
+    record = results.records.get(f"training_{run.name}")
+    minutes = None if record is None else record["seconds"] / 60
+    if run.start is None:
+        return run.steps, minutes
+    before, earlier = _trained(results, next(other for other in RUNS if other.name == run.start))
+    return run.steps + before, None if minutes is None or earlier is None else minutes + earlier
 
 
 def _descriptors(results: Results) -> str:
@@ -1126,9 +1153,21 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "learned_ablations": partial(_learned, group="ablation"),
     "training_step": _step_cost,
     "recipes": _recipes,
-    "free_levers": partial(_round_trips, group="free_lever", base="short_recipe"),
-    "free_stages": partial(
-        _round_trips, group="free", base="timecycle-v1", controls=("timecycle-v1", "segments", "random-timecycle-v1@0")
+    "free_footage": partial(
+        _by_clip,
+        file="strong_masks_{}_colour_0",
+        measure=("scores", "agreement"),
+        groups=("free", "free_lever"),
+        base="timecycle-v1",
+        controls=("vgg16", "timecycle-v1", "segments", "random-timecycle-v1@0"),
+    ),
+    "free_round_trips": partial(
+        _by_clip,
+        file="round_trips_{}",
+        measure=("overlaps", "overlap on return"),
+        groups=("free",),
+        base="timecycle-v1",
+        controls=("timecycle-v1", "segments", "random-timecycle-v1@0"),
     ),
     "descriptors": _descriptors,
     "stages": _stages,
