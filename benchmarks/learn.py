@@ -121,6 +121,8 @@ _VARIETY = ("variety.turns=true", "variety.colours=1")
 _ZOOM = ("clips.short_side_px=200", "clips.zoom=1,2.2")
 _FREE_LEVERS: dict[str, tuple[str, int, tuple[str, ...], str]] = {
     "recipe": ("the recipe, on free footage", _FREE_STEPS, (), FREE),
+    "half": ("half of its steps", _FREE_STEPS // 2, (), FREE),
+    "double": ("twice its steps", 2 * _FREE_STEPS, (), FREE),
     "668": ("on the 668 clips of timecycle-v1", _FREE_STEPS, (), "."),
     "synthetic": ("on free footage and as many synthetic clips", _FREE_STEPS, (), SYNTHETIC),
     "jitter": ("views change their colours", _FREE_STEPS, _JITTER, FREE),
