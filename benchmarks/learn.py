@@ -117,6 +117,7 @@ _JITTER = tuple(
     f"views.{name}={value}"
     for name, value in {"brightness": 0.24, "contrast": 0.24, "saturation": 0.24, "hue": 0.06}.items()
 )
+_CONTRAST = ("walks.contrast=0.8",)
 _VARIETY = ("variety.turns=true", "variety.colours=1")
 _ZOOM = ("clips.short_side_px=200", "clips.zoom=1,2.2")
 _FREE_LEVERS: dict[str, tuple[str, int, tuple[str, ...], str]] = {
@@ -170,9 +171,11 @@ _FREE_LEVERS: dict[str, tuple[str, int, tuple[str, ...], str]] = {
     "contrast": (
         "cells weighted by how much they differ from their neighbours",
         _FREE_STEPS,
-        ("walks.contrast=0.8",),
+        _CONTRAST,
         FREE,
     ),
+    "contrast_double": ("the same, twice the steps", 2 * _FREE_STEPS, _CONTRAST, FREE),
+    "contrast_668": ("the same, on the 668 clips of timecycle-v1", _FREE_STEPS, _CONTRAST, "."),
     "complement": (
         "trains the descriptor of propagation with its colour",
         _FREE_STEPS,
