@@ -620,6 +620,27 @@ def _trained(results: Results, run: Run) -> tuple[int, float | None]:
     return run.steps + before, None if minutes is None or earlier is None else minutes + earlier
 
 
+def _res2_weights(results: Results) -> str:
+    """Tabulate agreement with strong masks by the weight of res2 features, of learned and of random weights."""
+    words = {run.name: run.description for run in RUNS}
+    names = {"short_contrast": words["short_contrast"]}
+    names |= {name: method_name(name) for name in ("timecycle-v1", "random-timecycle-v1@0")}
+    records = {
+        (name, weight): results.records[file]
+        for name in names
+        for weight, suffix in _RES2_WEIGHTS.items()
+        if (file := f"strong_masks_{name}{suffix}") in results.records
+    }
+    if not records:
+        raise NoResultsError("no result file begins with strong_masks_", remedy="python benchmarks/strong_masks.py")
+    measured = {one: f"{fmean(record['measured']['scores'].values()):.1f}" for one, record in records.items()}
+    weights = [weight for weight in _RES2_WEIGHTS if any(weight == other for _, other in records)]
+    rows = [[title, *(measured.get((name, weight), "-") for weight in weights)] for name, title in names.items()]
+    table = markdown(["weight of res2", *(f"{weight:g}" for weight in weights)], rows, right=range(1, len(weights) + 1))
+    record = next(iter(records.values()))
+    return f"{table}\n{len(record['measured']['scores'])} clips. {_origin(record)}\n"
+
+
 def _descriptors(results: Results) -> str:
     """Make a table of descriptors on the composites of recipes, in the order of the study."""
     records = {
@@ -1076,6 +1097,8 @@ _ABLATIONS: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 _ENCODERS = (DEFAULT_ENCODER, "vgg16", "efficientnet-lite0-s8", "rgb")
+# Weights of res2 features in the descriptor, and the ends of the names of their records.
+_RES2_WEIGHTS = {0.5: "", 1.0: "_fine_1", 2.5: "_fine_2.5", 5.0: "_fine_5"}
 _CONTROLS = ("vgg16_fp32", "rgb", "efficientnet_lite0_s8", "sift", "dis_flow", "random_resnet18", "identity")
 
 
@@ -1161,6 +1184,7 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
         base="timecycle-v1",
         controls=("vgg16", "timecycle-v1", "segments", "random-timecycle-v1@0"),
     ),
+    "free_res2_weights": _res2_weights,
     "free_round_trips": partial(
         _by_clip,
         file="round_trips_{}",
