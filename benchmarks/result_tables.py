@@ -596,28 +596,16 @@ def _by_clip(
     for name, clips in scores.items():
         by, error = paired(clips, scores[base])
         difference = "-" if name == base else f"{by:+.1f} ± {error:.1f}"
-        steps, minutes = _trained(results, runs[name]) if name in runs else (None, None)
         rows.append(
             [
                 words[name],
-                "-" if steps is None else f"{steps:,}",
-                "-" if minutes is None else f"{minutes:.0f}",
+                f"{runs[name].steps:,}" if name in runs else "-",
                 f"{fmean(clips.values()):.1f}",
                 difference,
             ]
         )
-    table = markdown(["", "steps", "minutes", measure[1], "difference"], rows, right=(1, 2, 3, 4))
+    table = markdown(["", "steps", measure[1], "difference"], rows, right=(1, 2, 3))
     return f"{table}\n{len(scores[base])} clips. {_origin(records[base])}\n"
-
-
-def _trained(results: Results, run: Run) -> tuple[int, float | None]:
-    """Return the steps and the minutes of a run and of those it started from; None where a record lacks."""
-    record = results.records.get(f"training_{run.name}")
-    minutes = None if record is None else record["seconds"] / 60
-    if run.start is None:
-        return run.steps, minutes
-    before, earlier = _trained(results, next(other for other in RUNS if other.name == run.start))
-    return run.steps + before, None if minutes is None or earlier is None else minutes + earlier
 
 
 def _res2_weights(results: Results) -> str:
