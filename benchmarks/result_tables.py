@@ -24,7 +24,7 @@ from PIL import Image
 
 from capacity import NEEDED, Assumptions, Line, capacity
 from descriptors import DESCRIPTORS
-from evaluate import FREE_ENCODER
+from evaluate import BUNDLED
 from figures import (
     Stage,
     draw_corpus,
@@ -304,7 +304,7 @@ def _why(results: Results) -> str:
 def _what_is_learned(results: Results) -> str:
     """Compare the bundled encoders with random weights in their form, all with and without colour."""
     rows, used = [], []
-    for name in (DEFAULT_ENCODER, FREE_ENCODER, f"random-{DEFAULT_ENCODER}", "rgb"):
+    for name in (*BUNDLED, *(f"random-{form}" for form in BUNDLED), "rgb"):
         cells = []
         for prefix in ("davis2016_eight_240p", "davis2016_240p"):
             for ending in ("", WITHOUT_COLOUR):
@@ -1086,7 +1086,7 @@ _ABLATIONS: dict[str, tuple[tuple[str, ...], str]] = {
 
 _ENCODERS = (DEFAULT_ENCODER, "vgg16", "efficientnet-lite0-s8", "rgb")
 # Weights of res2 features in the descriptor, and the ends of the names of their records.
-_RES2_WEIGHTS = {0.5: "", 1.0: "_fine_1", 2.5: "_fine_2.5", 5.0: "_fine_5"}
+_RES2_WEIGHTS = {0.5: "", 2.5: "_fine_2.5", 5.0: "_fine_5"}
 _CONTROLS = ("vgg16_fp32", "rgb", "efficientnet_lite0_s8", "sift", "dis_flow", "random_resnet18", "identity")
 
 
