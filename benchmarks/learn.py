@@ -272,7 +272,7 @@ def _runs() -> Iterator[Run]:
         )
     yield Run(
         name="free_1",
-        description="the recipe, four times its steps",
+        description="the recipe, on free footage, for longer",
         preset="bundled",
         steps=_FREE_LONG_STEPS,
         settings=_FREE,

@@ -608,23 +608,22 @@ def _by_clip(
     return f"{table}\n{len(scores[base])} clips. {_origin(records[base])}\n"
 
 
-def _res2_weights(results: Results) -> str:
-    """Tabulate agreement with strong masks by the weight of res2 features, of learned and of random weights."""
-    words = {run.name: run.description for run in RUNS}
-    names = {"short_contrast": words["short_contrast"]}
+def _free_descriptor(results: Results) -> str:
+    """Tabulate agreement with strong masks by the weights in the descriptor, of learned and of random weights."""
+    names = {"short_contrast": "timecycle-v2, by these weights"}
     names |= {name: method_name(name) for name in ("timecycle-v1", "random-timecycle-v1@0")}
     records = {
-        (name, weight): results.records[file]
+        (name, weights): results.records[file]
         for name in names
-        for weight, suffix in _RES2_WEIGHTS.items()
+        for weights, suffix in _WEIGHTS.items()
         if (file := f"strong_masks_{name}{suffix}") in results.records
     }
     if not records:
         raise NoResultsError("no result file begins with strong_masks_", remedy="python benchmarks/strong_masks.py")
     measured = {one: f"{fmean(record['measured']['scores'].values()):.1f}" for one, record in records.items()}
-    weights = [weight for weight in _RES2_WEIGHTS if any(weight == other for _, other in records)]
-    rows = [[title, *(measured.get((name, weight), "-") for weight in weights)] for name, title in names.items()]
-    table = markdown(["weight of res2", *(f"{weight:g}" for weight in weights)], rows, right=range(1, len(weights) + 1))
+    columns = [weights for weights in _WEIGHTS if any(weights == other for _, other in records)]
+    rows = [[words, *(measured.get((name, weights), "-") for weights in columns)] for name, words in names.items()]
+    table = markdown(["weights of res2 and colour", *columns], rows, right=range(1, len(columns) + 1))
     record = next(iter(records.values()))
     return f"{table}\n{len(record['measured']['scores'])} clips. {_origin(record)}\n"
 
@@ -1085,8 +1084,14 @@ _ABLATIONS: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 _ENCODERS = (DEFAULT_ENCODER, "vgg16", "efficientnet-lite0-s8", "rgb")
-# Weights of res2 features in the descriptor, and the ends of the names of their records.
-_RES2_WEIGHTS = {0.5: "", 2.5: "_fine_2.5", 5.0: "_fine_5"}
+# Weights of res2 features and of colour in the descriptor, and the ends of the names of their records.
+_WEIGHTS = {
+    "0.5, 1": "",
+    "2.5, 1": "_fine_2.5",
+    "5, 1": "_fine_5",
+    "1.5, 1.5": "_fine_1.5_colour_1.5",
+    "2.5, 2": "_fine_2.5_colour_2",
+}
 _CONTROLS = ("vgg16_fp32", "rgb", "efficientnet_lite0_s8", "sift", "dis_flow", "random_resnet18", "identity")
 
 
@@ -1172,7 +1177,7 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
         base="timecycle-v1",
         controls=("vgg16", "timecycle-v1", "segments", "random-timecycle-v1@0"),
     ),
-    "free_res2_weights": _res2_weights,
+    "free_descriptor": _free_descriptor,
     "free_round_trips": partial(
         _by_clip,
         file="round_trips_{}",

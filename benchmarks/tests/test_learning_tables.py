@@ -67,14 +67,14 @@ def test_runs_are_compared_with_the_shipped_encoder_clip_by_clip():
     assert script.make_table("free_round_trips", script.Results([], records)) == ""
 
 
-def test_weights_of_res2_are_compared_for_learned_and_random_weights():
+def test_weights_in_the_descriptor_are_compared_for_learned_and_random_weights():
     records = {
         "strong_masks_short_contrast": scored("scores", 60.0, 70.0),
         "strong_masks_short_contrast_fine_2.5": scored("scores", 62.0, 71.0),
         "strong_masks_random-timecycle-v1@0_fine_2.5": scored("scores", 50.0, 52.0),
     }
-    table = rows(script.make_table("free_res2_weights", script.Results([], records)))
-    assert table[0] == ["weight of res2", "0.5", "2.5"]
+    table = rows(script.make_table("free_descriptor", script.Results([], records)))
+    assert table[0] == ["weights of res2 and colour", "0.5, 1", "2.5, 1"]
     assert [row[1:] for row in table[2:]] == [["65.0", "66.5"], ["-", "-"], ["-", "51.0"]]
 
 
