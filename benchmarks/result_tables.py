@@ -66,9 +66,11 @@ from timecycle.evaluation.reporting.scores import (
     COUNTED,
     WITHOUT_COLOUR,
     Row,
+    in_print,
     lower_is_better,
     main_scores,
     method_name,
+    score_name,
 )
 from timecycle.model.registry import DEFAULT_ENCODER
 
@@ -299,6 +301,30 @@ def _why(results: Results) -> str:
     }
     lines = [f"- **{reason}**: {' '.join(text.split())}" for reason, text in reasons.items()]
     return "\n".join(textwrap.fill(line, 120, subsequent_indent="  ", break_on_hyphens=False) for line in lines) + "\n"
+
+
+def _bundled(results: Results) -> str:
+    """Compare the bundled encoders; differences are paired over sequences."""
+    old, new = (name.replace("-", "_") for name in BUNDLED)
+    by_name = {result.name: result.report for result in results.reports}
+    rows, used = [], []
+    for words, (prefix, ending) in _BUNDLED_ON.items():
+        pair = [by_name.get(f"{prefix}_{name}{ending}") for name in (old, new)]
+        if pair[0] is None or pair[1] is None:
+            continue
+        by = compare(pair[0], pair[1]).differences[0]
+        a, b, difference, low, high = (
+            in_print(by.score, value) for value in (by.a, by.b, by.difference, by.low, by.high)
+        )
+        heading = f"{words}, {score_name(by.score)}{' (lower is better)' if lower_is_better(by.score) else ''}"
+        tally = f"{by.better} of {by.sequences}"
+        rows.append([heading, f"{a:.1f}", f"{b:.1f}", f"{difference:+.1f}", f"{low:+.1f} to {high:+.1f}", tally])
+        used.append(pair[1])
+    if not rows:
+        raise NoResultsError(f"no result of {BUNDLED[1]}", remedy="python benchmarks/evaluate.py DATA --work DIR")
+    heads = ["", *BUNDLED, "difference", "95 % interval", f"{BUNDLED[1]} better on"]
+    table = markdown(heads, rows, right=tuple(range(1, len(heads))))
+    return _with_provenance(table, used)
 
 
 def _what_is_learned(results: Results) -> str:
@@ -1083,6 +1109,18 @@ _ABLATIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "weighting": (("weighting",), "weighting"),
 }
 
+# Of both bundled encoders: what was measured, and how names of its results begin and end.
+_BUNDLED_ON = {
+    "DAVIS at 480p, `default`": ("davis2016_480p_default", ""),
+    "DAVIS at 480p, `plain`": ("davis2016_480p", ""),
+    "DAVIS at 240p, `fast`": ("davis2016_240p_fast", ""),
+    "DAVIS at 240p, `plain`": ("davis2016_240p", ""),
+    "the same, without colour": ("davis2016_240p", "_without_colour"),
+    "eight sequences at 240p, `plain`": ("davis2016_eight_240p", ""),
+    "the same eight, without colour": ("davis2016_eight_240p", "_without_colour"),
+    "BADJA at 240p, `plain`": ("badja_240p", ""),
+    "reconstruction at 240p, `plain`": ("reconstruction_240p", ""),
+}
 _ENCODERS = (DEFAULT_ENCODER, "vgg16", "efficientnet-lite0-s8", "rgb")
 # Weights of res2 features and of colour in the descriptor, and the ends of the names of their records.
 _WEIGHTS = {
@@ -1154,6 +1192,7 @@ def _ui_page(results: Results) -> str:
 TABLES: Mapping[str, Callable[[Results], str]] = {
     "davis2016_480p": _davis_large,
     "headline": _headline,
+    "bundled": _bundled,
     "why": _why,
     "what_is_learned": _what_is_learned,
     "steps_480p": _steps,

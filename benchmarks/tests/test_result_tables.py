@@ -248,6 +248,19 @@ def test_the_headline_compares_ours_with_each_control_in_common_settings_only(tr
     assert {row[-1] for row in table[2:] if len(row) > 1} == {"-"}  # frames were not rebuilt
 
 
+def test_the_bundled_encoders_are_compared_wherever_both_were_measured(tree):
+    results = tree / "benchmarks/results"
+    for old, new in (("davis2016_480p", 0.1), ("davis2016_240p_fast", None)):
+        write_report(results / f"{old}_timecycle_v1.json", twenty("timecycle-v1", image_size_px=480))
+        if new is not None:
+            write_report(results / f"{old}_timecycle_v2.json", twenty("timecycle-v2", new, image_size_px=480))
+    table = cells(script.make_table("bundled", script.read_results(results)))
+    assert table[0][1:3] == ["timecycle-v1", "timecycle-v2"]
+    assert [row for row in table[2:] if len(row) > 1] == [
+        ["DAVIS at 480p, `plain`, J&F", *table[2][1:3], "+10.0", "+10.0 to +10.0", "20 of 20"]
+    ]
+
+
 def test_no_window_is_ordered_as_the_widest(tree):
     for px in (None, 24.0):
         report = twenty("rgb", window_px=px, anchor_window_px=px)
