@@ -19,6 +19,7 @@ import torch.nn.functional as F  # noqa: N812
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from evaluate import BUNDLED
 from recipes import held_out_videos
 from record import write_record
 from timecycle.data.augment.clips import ClipConfig, ClipReader, usable
@@ -26,7 +27,7 @@ from timecycle.data.corpus.footage import FolderFootage
 from timecycle.data.corpus.index import make_index
 from timecycle.data.corpus.order import generator
 from timecycle.model.encoder import Encoder
-from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
+from timecycle.model.registry import load_encoder
 from timecycle.training.health import feature_health
 
 _FRAMES = 24
@@ -39,7 +40,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("videos", type=Path)
     parser.add_argument("--work", type=Path, required=True, help="folder of links to held-out videos")
-    parser.add_argument("--encoders", nargs="*", default=[DEFAULT_ENCODER, "random-resnet18", "rgb"])
+    parser.add_argument("--encoders", nargs="*", default=[*BUNDLED, "random-resnet18", "rgb"])
     chosen = parser.parse_args()
     began = time.monotonic()
     images = _images(held_out_videos(chosen.videos, chosen.work))
