@@ -5,9 +5,9 @@
 
 `make` cuts an object out of the first frame of each clip that strong_masks.toml names (GrabCut in a box drawn by hand)
 and propagates it. `score` propagates the same first mask with every encoder, by plain inference at 240 pixels, and
-compares it with those masks (J&F). On DAVIS-2016 val VGG-16 with default inference is far ahead of plain inference with
-any encoder here, so that agreeing with it is better; it is not the truth. Prints the mean in per cent, and paired
-differences to the first encoder with standard errors. With --record the scores of every clip are written to
+compares it with those masks (J&F). At 240p on DAVIS-2016 val VGG-16 with all steps of inference is far ahead of plain
+inference with any encoder here, so that agreeing with it is better; it is not the truth. Prints the mean in per cent,
+and paired differences to the first encoder with standard errors. With --record the scores of every clip are written to
 strong_masks_NAME.json.
 """
 
