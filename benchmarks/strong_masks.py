@@ -52,7 +52,7 @@ def make(videos: Path, out: Path) -> None:
         began = time.monotonic()
         make_folder(unfinished)
         with open_video(videos / f"{name}.mp4") as video:
-            frames = [video[index].image for index in range(min(_FRAMES, len(video)))]
+            frames = np.stack([video[index].image for index in range(min(_FRAMES, len(video)))])
         first = {0: Masks.of(object_in(frames[0], box))}
         for frame in timecycle.propagate(frames, first, encoder=encoder, config="default", confidence=None):
             Image.fromarray(frames[frame.index]).save(unfinished / f"{frame.index:05d}.png")
@@ -74,7 +74,7 @@ def object_in(image: np.ndarray, box: Sequence[int]) -> np.ndarray:
 def agreement(clip: Path, encoder: Encoder) -> float:
     """Return the mean of J and F of plain inference against the masks of a clip, in per cent."""
     masks = np.stack([np.array(Image.open(path)) for path in sorted(clip.glob("*_mask.png"))])
-    frames = [np.array(Image.open(clip / f"{index:05d}.png")) for index in range(len(masks))]
+    frames = np.stack([np.array(Image.open(clip / f"{index:05d}.png")) for index in range(len(masks))])
     first = {0: Masks.of(masks[0] > 0)}
     labelled = timecycle.propagate(frames, first, encoder=encoder, config=plain_at_240(), confidence=None)
     predicted = np.stack([(frame.labels.ids > 0).astype(np.uint8) for frame in labelled])
