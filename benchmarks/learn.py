@@ -41,7 +41,6 @@ from training_step import PRESETS
 # Recipes are chosen on these sequences, so that the eight sequences of the results remain a test set.
 CHOOSING = ("breakdance", "dog", "kite-surf", "motocross-jump", "scooter-black")
 SHOWN = ("walks", "cycles")  # docs/research/learning.md shows their curves and worst sequences
-_KEPT = Path(__file__).parent / "weights"  # of stages, in half precision, to train on from
 _POINTS = 60  # of a curve
 _PROGRESS_SECONDS = 60
 
@@ -330,7 +329,7 @@ def main() -> int:
 def train_run(run: Run, data: Path, work: Path) -> Path:
     """Train a run unless it is finished, and return its weights, NAME.safetensors, which reports name."""
     folder, config = work / run.name, run.config()
-    start = load_weights(_weights_of(run.start, work)) if run.start else None
+    start = load_weights(work / run.start / "weights.safetensors") if run.start else None
     if start is not None:
         config = dataclasses.replace(config, encoder=start.config)
     begun = (folder / "train.json").exists()
@@ -379,12 +378,6 @@ def train_run(run: Run, data: Path, work: Path) -> Path:
         seconds=_seconds(folder, journal),
     )
     return weights
-
-
-def _weights_of(name: str, work: Path) -> Path:
-    """Return the weights of a run, of an earlier machine if this one has none."""
-    here = work / name / "weights.safetensors"
-    return here if here.exists() else _KEPT / f"{name}.safetensors"
 
 
 def footage(videos: str, data: Path, work: Path) -> Path:

@@ -58,7 +58,7 @@ from score_tables import (
     setting_column,
 )
 from timecycle.errors import SettingsError, TimecycleError
-from timecycle.evaluation.reporting.compare import compare, paired_bootstrap
+from timecycle.evaluation.reporting.compare import Difference, compare, paired_bootstrap
 from timecycle.evaluation.reporting.figure import save_small
 from timecycle.evaluation.reporting.plots import draw_bars, draw_over_time
 from timecycle.evaluation.reporting.report import Report, read_report
@@ -256,9 +256,7 @@ def _headline(results: Results) -> str:
             [
                 method_name(name),
                 f"{100 * report.scores['JF']:.1f}",
-                "-" if report is ours else f"{100 * by.difference:+.1f}",
-                "-" if report is ours else f"{100 * by.low:+.1f} to {100 * by.high:+.1f}",
-                "-" if report is ours else f"{by.better} of {by.sequences}",
+                *(["-"] * 3 if report is ours else _difference_cells(by)),
                 *(
                     f"{factor * by_benchmark[benchmark, name].scores[score]:.1f}"
                     if (benchmark, name) in by_benchmark
@@ -313,18 +311,20 @@ def _bundled(results: Results) -> str:
         if pair[0] is None or pair[1] is None:
             continue
         by = compare(pair[0], pair[1]).differences[0]
-        a, b, difference, low, high = (
-            in_print(by.score, value) for value in (by.a, by.b, by.difference, by.low, by.high)
-        )
         heading = f"{words}, {score_name(by.score)}{' (lower is better)' if lower_is_better(by.score) else ''}"
-        tally = f"{by.better} of {by.sequences}"
-        rows.append([heading, f"{a:.1f}", f"{b:.1f}", f"{difference:+.1f}", f"{low:+.1f} to {high:+.1f}", tally])
-        used.append(pair[1])
+        both = [f"{in_print(by.score, value):.1f}" for value in (by.a, by.b)]
+        rows.append([heading, *both, *_difference_cells(by)])
+        used += [pair[0], pair[1]]
     if not rows:
         raise NoResultsError(f"no result of {BUNDLED[1]}", remedy="python benchmarks/evaluate.py DATA --work DIR")
     heads = ["", *BUNDLED, "difference", "95 % interval", f"{BUNDLED[1]} better on"]
-    table = markdown(heads, rows, right=tuple(range(1, len(heads))))
-    return _with_provenance(table, used)
+    return _with_provenance(markdown(heads, rows, right=tuple(range(1, len(heads)))), used)
+
+
+def _difference_cells(by: Difference) -> list[str]:
+    """Return the cells of a difference, its interval, and the sequences on which the second report is better."""
+    difference, low, high = (in_print(by.score, value) for value in (by.difference, by.low, by.high))
+    return [f"{difference:+.1f}", f"{low:+.1f} to {high:+.1f}", f"{by.better} of {by.sequences}"]
 
 
 def _what_is_learned(results: Results) -> str:
@@ -376,9 +376,7 @@ def _steps(results: Results) -> str:
     rows = [["`default`", f"{100 * whole.scores['JF']:.1f}", "-", "-", "-"]]
     for name, report in sorted(compared.items(), key=lambda item: -item[1].scores["JF"]):
         by = compare(report, whole).differences[0]
-        interval = f"{100 * by.low:+.1f} to {100 * by.high:+.1f}"
-        better = f"{by.better} of {by.sequences}"
-        rows.append([name, f"{100 * report.scores['JF']:.1f}", f"{100 * by.difference:+.1f}", interval, better])
+        rows.append([name, f"{100 * report.scores['JF']:.1f}", *_difference_cells(by)])
     heads = ["inference, encoder", "DAVIS J&F", "`default` minus it", "95 % interval", "`default` better on"]
     return _with_provenance(markdown(heads, rows, right=tuple(range(1, len(heads)))), [whole, *compared.values()])
 
@@ -641,13 +639,13 @@ def _free_descriptor(results: Results) -> str:
     records = {
         (name, weights): results.records[file]
         for name in names
-        for weights, suffix in _WEIGHTS.items()
+        for weights, suffix in _DESCRIPTOR_WEIGHTS.items()
         if (file := f"strong_masks_{name}{suffix}") in results.records
     }
     if not records:
         raise NoResultsError("no result file begins with strong_masks_", remedy="python benchmarks/strong_masks.py")
     measured = {one: f"{fmean(record['measured']['scores'].values()):.1f}" for one, record in records.items()}
-    columns = [weights for weights in _WEIGHTS if any(weights == other for _, other in records)]
+    columns = [weights for weights in _DESCRIPTOR_WEIGHTS if any(weights == other for _, other in records)]
     rows = [[words, *(measured.get((name, weights), "-") for weights in columns)] for name, words in names.items()]
     table = markdown(["weights of res2 and colour", *columns], rows, right=range(1, len(columns) + 1))
     record = next(iter(records.values()))
@@ -1123,7 +1121,7 @@ _BUNDLED_ON = {
 }
 _ENCODERS = (DEFAULT_ENCODER, "vgg16", "efficientnet-lite0-s8", "rgb")
 # Weights of res2 features and of colour in the descriptor, and the ends of the names of their records.
-_WEIGHTS = {
+_DESCRIPTOR_WEIGHTS = {
     "0.5, 1": "",
     "2.5, 1": "_fine_2.5",
     "5, 1": "_fine_5",
