@@ -1,9 +1,12 @@
 """Run a function under a limit of the system, in a forked process that need not import anything again."""
 
+import faulthandler
+import gc
 import os
 import pickle
 import resource
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -16,9 +19,12 @@ _allocated: list[bytearray] = []
 def limited(function: Callable[[], Any], limit: str, room: int) -> Any:
     """Return the function's result, or the exception it raises, with only `room` more memory, files or file size."""
     read, write = os.pipe()
+    gc.collect()  # a decoder that were freed in the child would wait for threads that a fork does not copy
     child = os.fork()
     if child == 0:
-        signal.alarm(100)  # ends a hanging process
+        gc.freeze()
+        faulthandler.dump_traceback_later(60, exit=True, file=sys.__stderr__)  # says where a process hangs, and ends it
+        signal.alarm(100)
         try:
             _set(limit, room)
             result = function()
