@@ -43,7 +43,7 @@ RUN case "$VARIANT" in \
 
 RUN python3 -m venv /opt/build \
     && /opt/build/bin/pip install -c constraints.txt hatchling
-COPY pyproject.toml hatch_build.py README.md LICENSE LICENSE-WEIGHTS THIRD_PARTY_NOTICES ./
+COPY pyproject.toml hatch_build.py README.md LICENSE THIRD_PARTY_NOTICES ./
 COPY src src
 RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir dist .
 

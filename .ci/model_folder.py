@@ -13,15 +13,24 @@ import re
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 from timecycle.errors import TimecycleError
+from timecycle.evaluation.reporting.report import read_report
 from timecycle.model.hub import from_pretrained, save_pretrained
-from timecycle.model.weights import Card, bundled_weights, read_card, verify_weights
+from timecycle.model.weights import Card, read_card, verify_weights
 from timecycle.version import __version__
 
 ROOT = Path(__file__).parents[1]
 HUB_LICENCES = ("apache-2.0", "mit", "bsd-3-clause", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0")
 PAPER = "1903.07593"  # on arXiv; the Hub links a model to the paper that a tag names
+# Results that the Hub shows beside a model: task, benchmark, its id, the score in the report, what it is, and how the
+# names of the reports begin, which benchmarks/evaluate.py writes.
+SCORES = (
+    ("image-segmentation", "DAVIS-2016 val", "davis2016", "JF", "J&F, default, 480p", "davis2016_480p_default"),
+    ("image-segmentation", "DAVIS-2016 val", "davis2016", "JF", "J&F, plain, 480p", "davis2016_480p"),
+    ("keypoint-detection", "BADJA", "badja", "PCK@0.2", "PCK@0.2, plain, 240p", "badja_240p"),
+)
 
 
 def main() -> None:
@@ -64,6 +73,9 @@ def model_card(name: str, card: Card, *, hub: str) -> str:
         "pipeline_tag": "image-feature-extraction",
         "tags": ["video", "correspondence", "label-propagation", "self-supervised", f"arxiv:{PAPER}"],
     }
+    if results := measured(name, card):
+        matter |= {"metrics": [*dict.fromkeys(one["metrics"][0]["type"] for one in results)]}
+        matter |= {"model-index": [{"name": name, "results": results}]}
     rows = {
         "architecture": f"{card.encoder.architecture} up to {card.encoder.last}",
         "trained on": card.trained_on,
@@ -95,6 +107,27 @@ Cycle-consistency of Time, CVPR 2019 ([arXiv:{PAPER}](https://arxiv.org/abs/{PAP
 {page_about(name)}{attribution(card)}"""
 
 
+def measured(name: str, card: Card) -> list[dict[str, Any]]:
+    """Return the results of exactly these weights as the Hub's `model-index` has them."""
+    results = []
+    for task, benchmark, dataset, score, words, prefix in SCORES:
+        path = ROOT / "benchmarks" / "results" / f"{prefix}_{name.replace('-', '_')}.json"
+        if not path.is_file():
+            continue
+        report = read_report(path)
+        if report.weights_sha256 != card.sha256:
+            raise ValueError(f"{path} was measured with other weights; measure again: benchmarks/evaluate.py")
+        value = round(100 * report.scores[score], 1)
+        results.append(
+            {
+                "task": {"type": task, "name": "Label propagation from the first frame"},
+                "dataset": {"type": dataset, "name": benchmark},
+                "metrics": [{"type": words.partition(",")[0].lower(), "name": words, "value": value}],
+            }
+        )
+    return results
+
+
 def attribution(card: Card) -> str:
     """Return the section on the footage and its owners, of weights whose card names THIRD_PARTY_NOTICES."""
     if "THIRD_PARTY_NOTICES" not in card.trained_on:
@@ -117,8 +150,8 @@ def page_about(name: str) -> str:
     if name in sections:
         text = f"\n{sections[name].strip()}\n"
     elif top.startswith(f"# {name}\n"):
-        others = bundled_weights()
-        text = "".join(f"\n## {title}\n\n{body.strip()}\n" for title, body in sections.items() if title not in others)
+        own = {title: body for title, body in sections.items() if not re.fullmatch(r"timecycle-v\d+", title)}
+        text = "".join(f"\n## {title}\n\n{body.strip()}\n" for title, body in own.items())
     else:
         return ""
     text = re.sub(r"!\[[^]]*\]\([^)]*\)\n*|<!-- .*? -->\n", "", text)  # pictures and marks of generated tables

@@ -37,7 +37,6 @@ CONTENTS = (  # beginnings of names in every wheel
     "timecycle/presets/propagate/default.toml",
     "timecycle/ui/static/index.html",
     "timecycle/ui/static/main.js",
-    "timecycle/weights/timecycle-v1-",
     "timecycle/weights/timecycle-v2-",
 )
 PLACEHOLDER = re.compile(r"\b(TODO|FIXME|XXX|TBD|OWNER/|(?<!no )placeholder)", re.IGNORECASE)

@@ -10,22 +10,12 @@ import argparse
 import dataclasses
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
+from encoders import load_changed
 from record import RESULTS
-from timecycle.config import build
 from timecycle.files import sha256
-from timecycle.model.resnet import ResNet, ResNetConfig, random_resnet, with_batch_norm_statistics
-from timecycle.model.weights import (
-    Card,
-    build_resnet,
-    bundled_weights,
-    find_bundled,
-    load_weights,
-    read_card,
-    save_weights,
-)
+from timecycle.model.weights import Card, bundled_weights, read_card, save_weights
 
 _FOLDER = Path(__file__).parents[1] / "src" / "timecycle" / "weights"
 # Footage and terms of weights, by the videos of their training runs in benchmarks/learn.py.
@@ -74,32 +64,6 @@ def main() -> int:
         draft.with_suffix(suffix).rename(_FOLDER / f"{named}{suffix}")
     print(f"{_FOLDER / named}.safetensors: {dataclasses.asdict(card)}")
     return 0
-
-
-def load_changed(weights: Path, changes: Sequence[str]) -> ResNet:
-    """Load the encoder of a weights file with changed settings that have no parameters, such as colour=1."""
-    model = load_weights(weights)
-    return build_resnet(weights, model.state_dict(), _changed(model.config, changes))
-
-
-def random_changed(name: str, changes: Sequence[str]) -> ResNet:
-    """Make the random encoder that a name such as random-timecycle-v1@1 stands for, with changed settings."""
-    form, _, seed = name.removeprefix("random-").partition("@")
-    bundled = find_bundled(form)
-    config = load_weights(bundled).config if bundled else build(ResNetConfig, {"architecture": form})
-    random = random_resnet(_changed(config, changes), seed=int(seed or 0))
-    return with_batch_norm_statistics(random, seed=int(seed or 0))
-
-
-def _changed(config: ResNetConfig, changes: Sequence[str]) -> ResNetConfig:
-    return build(ResNetConfig, dataclasses.asdict(config) | dict(change.split("=", 1) for change in changes))
-
-
-def save_changed(weights: Path, changes: Sequence[str], path: Path) -> None:
-    """Save the encoder of a weights file with changed settings, and its card."""
-    model = load_changed(weights, changes)
-    card = read_card(weights) or Card(encoder=model.config)
-    save_weights(path, model, dataclasses.replace(card, encoder=model.config))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from bundle import save_changed
+from encoders import save_changed
 from inference import plain_at_240
 from recipes import held_out_composites
 from record import write_record

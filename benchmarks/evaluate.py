@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-from bundle import load_changed, random_changed
+from encoders import load_named
 from engine import ALL, STEPS, SUBCELLS, without
 from inference import AT_240
 from record import RESULTS
@@ -23,7 +23,8 @@ from timecycle.config import propagate_config
 from timecycle.evaluation.benchmark import Benchmark
 from timecycle.evaluation.evaluate import FOLDER, evaluate, read_record, settings_of
 from timecycle.evaluation.methods.method import Method
-from timecycle.evaluation.methods.registry import NearestNeighbours, load_method
+from timecycle.evaluation.methods.optical_flow import OpticalFlow
+from timecycle.evaluation.methods.registry import Identity, NearestNeighbours, load_method
 from timecycle.evaluation.protocols.badja import find_badja
 from timecycle.evaluation.protocols.davis import find_davis
 from timecycle.evaluation.protocols.jhmdb import find_jhmdb
@@ -32,16 +33,16 @@ from timecycle.evaluation.reporting.plots import write_pictures
 from timecycle.evaluation.reporting.report import REPORT
 from timecycle.evaluation.reporting.scores import WITHOUT_COLOUR
 from timecycle.files import write_text
-from timecycle.model.inference import Precision, ResNetEncoder
+from timecycle.model.inference import Precision
 from timecycle.model.registry import DEFAULT_ENCODER
-from timecycle.model.weights import bundled_weights, find_bundled, hash_state
 from timecycle.propagation.settings import PropagateConfig
 
 EIGHT = ("blackswan", "bmx-trees", "camel", "dance-twirl", "goat", "horsejump-high", "libby", "parkour")
 ABLATED = "efficientnet-lite0-s8"
-BUNDLED = (DEFAULT_ENCODER, "timecycle-v2")  # the free one second
-_COMPARED = (*BUNDLED, "identity", "dis-flow", "rgb", "random-resnet18", ABLATED, "vgg16")
-_WITH_ALL_STEPS = (*BUNDLED, "rgb", ABLATED, "vgg16")
+FORMER = "timecycle-v1"  # the encoder before: benchmarks/weights
+OURS = (DEFAULT_ENCODER, FORMER)
+_COMPARED = (*OURS, "identity", "dis-flow", "rgb", "random-resnet18", ABLATED, "vgg16")
+_WITH_ALL_STEPS = (*OURS, "rgb", ABLATED, "vgg16")
 # Evaluations whose worst sequences docs/results.md and docs/model.md show.
 SHOWN = {
     "davis2016_480p_vgg16": "davis2016_480p_worst.png",
@@ -63,23 +64,19 @@ class Evaluation:
     without_colour: bool = False  # leave the mean colour out of the descriptor: what the network itself gives
 
     def method(self) -> Method:
+        if self.encoder in (Identity.name, OpticalFlow.name):
+            return load_method(self.encoder)
         if not self.without_colour:
-            return load_method(self.encoder, precision=self.precision)
-        form, _, seed = self.encoder.removeprefix("random-").partition("@")
-        bundled = find_bundled(form)
-        if bundled is None:
-            raise SystemExit(f"error: {form} has no colour to leave out\n  try: one of {', '.join(bundled_weights())}")
-        is_random, changes = self.encoder.startswith("random-"), ["colour=0"]
-        model = random_changed(self.encoder, changes) if is_random else load_changed(bundled, changes)
-        name = f"{self.encoder.partition('@')[0]}{WITHOUT_COLOUR}{seed and '@'}{seed}"
-        encoder = ResNetEncoder(model, name=name, sha256=hash_state(model.state_dict()), precision=self.precision)
-        return NearestNeighbours(encoder)
+            return NearestNeighbours(load_named(self.encoder, precision=self.precision))
+        name, _, seed = self.encoder.partition("@")
+        called = f"{name}{WITHOUT_COLOUR}{seed and '@'}{seed}"
+        return NearestNeighbours(load_named(self.encoder, ["colour=0"], precision=self.precision, called=called))
 
 
 def evaluations() -> Iterator[Evaluation]:
     """Yield all evaluations, the cheapest groups first."""
     controls = (
-        *BUNDLED,
+        *OURS,
         "identity",
         "dis-flow",
         "rgb",
@@ -91,16 +88,16 @@ def evaluations() -> Iterator[Evaluation]:
     small = partial(Evaluation, settings=AT_240)
     for encoder in (*controls, "random-resnet18", "random-resnet18@1", "random-resnet18@2"):
         yield small(name=f"davis2016_240p_{_file(encoder)}", find=_davis(), encoder=encoder)
-    yield from _untrained("davis2016_240p", (DEFAULT_ENCODER,), find=_davis())
-    for encoder in BUNDLED:
+    yield from _untrained("davis2016_240p", OURS, find=_davis())
+    for encoder in OURS:
         yield Evaluation(name=f"davis2016_240p_fast_{_file(encoder)}", find=_davis(), encoder=encoder, preset="fast")
-    for encoder in _WITH_ALL_STEPS[len(BUNDLED) :]:  # at 240p, ours are those of `fast`
+    for encoder in _WITH_ALL_STEPS[len(OURS) :]:  # at 240p, ours are those of `fast`
         yield small(name=f"davis2016_240p_default_{_file(encoder)}", find=_davis(), encoder=encoder, preset="default")
     # All but the first reuse the predictions of the whole set.
     for encoder in (
         "random-resnet50",
         "random-resnet18",
-        *BUNDLED,
+        *OURS,
         "identity",
         "dis-flow",
         "rgb",
@@ -108,7 +105,7 @@ def evaluations() -> Iterator[Evaluation]:
         "efficientnet-lite0-s8",
     ):
         yield small(name=f"davis2016_eight_240p_{_file(encoder)}", find=_davis(*EIGHT), encoder=encoder, is_subset=True)
-    yield from _untrained("davis2016_eight_240p", BUNDLED, find=_davis(*EIGHT), is_subset=True)
+    yield from _untrained("davis2016_eight_240p", OURS, find=_davis(*EIGHT), is_subset=True)
     for precision in get_args(Precision):
         yield small(
             name=f"davis2016_eight_240p_vgg16_{precision}",
@@ -121,7 +118,7 @@ def evaluations() -> Iterator[Evaluation]:
     for encoder in _COMPARED:
         yield small(name=f"badja_240p_{_file(encoder)}", find=_badja, encoder=encoder)
         yield Evaluation(name=f"jhmdb_sample_{_file(encoder)}", find=_jhmdb, encoder=encoder)
-    for encoder in (*BUNDLED, "identity", "dis-flow", "rgb", "efficientnet-lite0-s8", "vgg16"):
+    for encoder in (*OURS, "identity", "dis-flow", "rgb", "efficientnet-lite0-s8", "vgg16"):
         yield small(name=f"reconstruction_240p_{_file(encoder)}", find=_reconstruction, encoder=encoder)
     for name, find in {"badja": _badja, "reconstruction": _reconstruction}.items():
         yield small(
@@ -149,7 +146,7 @@ def evaluations() -> Iterator[Evaluation]:
             encoder=encoder,
             preset="default",
         )
-    for encoder in BUNDLED:
+    for encoder in OURS:
         yield Evaluation(name=f"davis2016_720p_best_{_file(encoder)}", find=_davis(), encoder=encoder, preset="best")
     # Of all steps of docs/decisions/engine.md, each removed, then subcells added.
     ablated = {_file(f"without {name}"): without(name) for name in STEPS}
@@ -169,7 +166,7 @@ def _untrained(prefix: str, forms: Sequence[str], **common: Any) -> Iterator[Eva
     random = [f"random-{form}{seed}" for form in forms for seed in ("", "@1", "@2")]
     for encoder in random:
         yield one(name=f"{prefix}_{_file(encoder)}", encoder=encoder)
-    for encoder in (*BUNDLED, *random):
+    for encoder in (*OURS, *random):
         yield one(name=f"{prefix}_{_file(encoder)}{_file(WITHOUT_COLOUR)}", encoder=encoder, without_colour=True)
 
 

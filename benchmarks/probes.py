@@ -19,7 +19,8 @@ import torch.nn.functional as F  # noqa: N812
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from evaluate import BUNDLED
+from encoders import load_named
+from evaluate import OURS
 from recipes import held_out_videos
 from record import write_record
 from timecycle.data.augment.clips import ClipConfig, ClipReader, usable
@@ -27,7 +28,6 @@ from timecycle.data.corpus.footage import FolderFootage
 from timecycle.data.corpus.index import make_index
 from timecycle.data.corpus.order import generator
 from timecycle.model.encoder import Encoder
-from timecycle.model.registry import load_encoder
 from timecycle.training.health import feature_health
 
 _FRAMES = 24
@@ -40,13 +40,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("videos", type=Path)
     parser.add_argument("--work", type=Path, required=True, help="folder of links to held-out videos")
-    parser.add_argument("--encoders", nargs="*", default=[*BUNDLED, "random-resnet18", "rgb"])
+    parser.add_argument("--encoders", nargs="*", default=[*OURS, "random-resnet18", "rgb"])
     chosen = parser.parse_args()
     began = time.monotonic()
     images = _images(held_out_videos(chosen.videos, chosen.work))
     measured = {}
     for name in chosen.encoders:
-        encoder = load_encoder(name)
+        encoder = load_named(name)
         measured[encoder.name] = {"weights_sha256": encoder.sha256, **probe(encoder, images)}
         print(encoder.name, measured[encoder.name], flush=True)
     settings = {"frames": _FRAMES, "side_px": _SIDE_PX}

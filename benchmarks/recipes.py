@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bundle import save_changed
+from encoders import save_changed
 from inference import plain_at_240
 from learn import SHORT
 from record import RESULTS, write_record

@@ -24,7 +24,7 @@ from PIL import Image
 
 from capacity import NEEDED, Assumptions, Line, capacity
 from descriptors import DESCRIPTORS
-from evaluate import BUNDLED
+from evaluate import FORMER, OURS
 from figures import (
     Stage,
     draw_corpus,
@@ -301,13 +301,13 @@ def _why(results: Results) -> str:
     return "\n".join(textwrap.fill(line, 120, subsequent_indent="  ", break_on_hyphens=False) for line in lines) + "\n"
 
 
-def _bundled(results: Results) -> str:
-    """Compare the bundled encoders; differences are paired over sequences."""
-    old, new = (name.replace("-", "_") for name in BUNDLED)
+def _versions(results: Results) -> str:
+    """Compare the bundled encoder with the one before; differences are paired over sequences."""
+    names = (FORMER, DEFAULT_ENCODER)
     by_name = {result.name: result.report for result in results.reports}
     rows, used = [], []
-    for words, (prefix, ending) in _BUNDLED_ON.items():
-        pair = [by_name.get(f"{prefix}_{name}{ending}") for name in (old, new)]
+    for words, (prefix, ending) in _COMPARED_ON.items():
+        pair = [by_name.get(f"{prefix}_{name.replace('-', '_')}{ending}") for name in names]
         if pair[0] is None or pair[1] is None:
             continue
         by = compare(pair[0], pair[1]).differences[0]
@@ -316,8 +316,8 @@ def _bundled(results: Results) -> str:
         rows.append([heading, *both, *_difference_cells(by)])
         used += [pair[0], pair[1]]
     if not rows:
-        raise NoResultsError(f"no result of {BUNDLED[1]}", remedy="python benchmarks/evaluate.py DATA --work DIR")
-    heads = ["", *BUNDLED, "difference", "95 % interval", f"{BUNDLED[1]} better on"]
+        raise NoResultsError(f"no result of {DEFAULT_ENCODER}", remedy="python benchmarks/evaluate.py DATA --work DIR")
+    heads = ["", *names, "difference", "95 % interval", f"{DEFAULT_ENCODER} better on"]
     return _with_provenance(markdown(heads, rows, right=tuple(range(1, len(heads)))), used)
 
 
@@ -328,9 +328,9 @@ def _difference_cells(by: Difference) -> list[str]:
 
 
 def _what_is_learned(results: Results) -> str:
-    """Compare the bundled encoders with random weights in their form, all with and without colour."""
+    """Compare our encoders with random weights in their form, all with and without colour."""
     rows, used = [], []
-    for name in (*BUNDLED, *(f"random-{form}" for form in BUNDLED), "rgb"):
+    for name in (*OURS, *(f"random-{form}" for form in OURS), "rgb"):
         cells = []
         for prefix in ("davis2016_eight_240p", "davis2016_240p"):
             for ending in ("", WITHOUT_COLOUR):
@@ -357,23 +357,29 @@ def _what_is_learned(results: Results) -> str:
 
 def _steps(results: Results) -> str:
     """Compare `default` with parts of it, with subcells, with `best`, with other encoders, and with plain inference."""
-    prefix, suffix = "steps_480p_", f"_{DEFAULT_ENCODER.replace('-', '_')}"
+    prefix = "steps_480p_"
+    files = {name: f"_{name.replace('-', '_')}" for name in OURS}
+    ours, suffix = next(  # of which the steps were measured
+        (name, end)
+        for name, end in files.items()
+        if any(result.name.startswith(prefix) and result.name.endswith(end) for result in results.reports)
+    )
     whole = _named(results, f"davis2016_480p_default{suffix}")[0]
     compared = {
         f"`default` {name.removeprefix(prefix).removesuffix(suffix).replace('_', ' ')}": report
         for name, report in ((result.name, result.report) for result in results.reports)
-        if name.startswith(prefix)
+        if name.startswith(prefix) and name.endswith(suffix)
     }
     plain = _in_common_settings(results)
-    compared |= {f"`plain`, {method_name(name)}": plain[name] for name in _ENCODERS if name in plain}
+    compared |= {f"`plain`, {method_name(name)}": plain[name] for name in (ours, *_CONTROL_ENCODERS) if name in plain}
     compared |= {
         f"`default`, {method_name(r.encoder)}": r
         for r in _davis_reports(results, 480)
-        if inference_name(r.config) == "default" and r.encoder != DEFAULT_ENCODER
+        if inference_name(r.config) == "default" and r.encoder in _CONTROL_ENCODERS
     }
-    if any(result.name.startswith("davis2016_720p_best") for result in results.reports):
+    if any(result.name == f"davis2016_720p_best{suffix}" for result in results.reports):
         compared["`best`"] = _named(results, f"davis2016_720p_best{suffix}")[0]
-    rows = [["`default`", f"{100 * whole.scores['JF']:.1f}", "-", "-", "-"]]
+    rows = [[f"`default`, {method_name(ours)}", f"{100 * whole.scores['JF']:.1f}", "-", "-", "-"]]
     for name, report in sorted(compared.items(), key=lambda item: -item[1].scores["JF"]):
         by = compare(report, whole).differences[0]
         rows.append([name, f"{100 * report.scores['JF']:.1f}", *_difference_cells(by)])
@@ -1107,8 +1113,8 @@ _ABLATIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "weighting": (("weighting",), "weighting"),
 }
 
-# Of both bundled encoders: what was measured, and how names of its results begin and end.
-_BUNDLED_ON = {
+# Of the bundled encoder and the one before: what was measured, and how names of its results begin and end.
+_COMPARED_ON = {
     "DAVIS at 480p, `default`": ("davis2016_480p_default", ""),
     "DAVIS at 480p, `plain`": ("davis2016_480p", ""),
     "DAVIS at 240p, `fast`": ("davis2016_240p_fast", ""),
@@ -1119,7 +1125,7 @@ _BUNDLED_ON = {
     "BADJA at 240p, `plain`": ("badja_240p", ""),
     "reconstruction at 240p, `plain`": ("reconstruction_240p", ""),
 }
-_ENCODERS = (DEFAULT_ENCODER, "vgg16", "efficientnet-lite0-s8", "rgb")
+_CONTROL_ENCODERS = ("vgg16", "efficientnet-lite0-s8", "rgb")
 # Weights of res2 features and of colour in the descriptor, and the ends of the names of their records.
 _DESCRIPTOR_WEIGHTS = {
     "0.5, 1": "",
@@ -1190,7 +1196,7 @@ def _ui_page(results: Results) -> str:
 TABLES: Mapping[str, Callable[[Results], str]] = {
     "davis2016_480p": _davis_large,
     "headline": _headline,
-    "bundled": _bundled,
+    "versions": _versions,
     "why": _why,
     "what_is_learned": _what_is_learned,
     "steps_480p": _steps,

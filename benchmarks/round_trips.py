@@ -20,17 +20,15 @@ from statistics import fmean
 import cv2
 import numpy as np
 
-from bundle import load_changed, random_changed
 from cached_encoder import CachedEncoder
+from encoders import load_named
 from inference import plain_at_240
 from record import write_record
 from timecycle.data.corpus.index import find_videos
 from timecycle.labels import Masks
 from timecycle.labels.grab_cut import OUTSIDE, PROBABLY_INSIDE, PROBABLY_OUTSIDE, grab_cut
 from timecycle.model.encoder import Encoder
-from timecycle.model.inference import ResNetEncoder
-from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
-from timecycle.model.weights import find_bundled, hash_state
+from timecycle.model.registry import DEFAULT_ENCODER
 from timecycle.review.tune import Candidate, tune
 from timecycle.video import open_video
 
@@ -101,20 +99,6 @@ def return_overlaps(regions: Sequence[Region], encoder: Encoder, *, frames: int)
     return overlaps
 
 
-def changed_encoder(name: str, changes: Sequence[str]) -> Encoder:
-    """Load an encoder, with changed settings of its descriptor; says so where an encoder has no such settings."""
-    if not changes:
-        return load_encoder(name)
-    if name.startswith("random-"):
-        model = random_changed(name, changes)
-    elif name.endswith(".safetensors") or find_bundled(name):
-        model = load_changed(find_bundled(name) or Path(name), changes)
-    else:
-        print(f"note: {name} has no descriptor settings; it is measured without {' '.join(changes)}", file=sys.stderr)
-        return load_encoder(name)
-    return ResNetEncoder(model, name=f"{name} {' '.join(changes)}", sha256=hash_state(model.state_dict()))
-
-
 def paired(values: Mapping[str, float], base: Mapping[str, float]) -> tuple[float, float]:
     """Return the mean difference over the clips of both, and its standard error."""
     differences = np.array([values[name] - base[name] for name in values])
@@ -133,7 +117,7 @@ def main() -> int:
     regions = list(find_regions(chosen.videos, frames=chosen.frames, most=chosen.clips))
     base: dict[str, float] = {}
     for name in chosen.encoders:
-        encoder, began = changed_encoder(name, chosen.set), time.monotonic()
+        encoder, began = load_named(name, chosen.set), time.monotonic()
         overlaps = return_overlaps(regions, encoder, frames=chosen.frames)
         base = base or overlaps
         if chosen.record:

@@ -23,9 +23,10 @@ import numpy as np
 from PIL import Image
 
 import timecycle
+from encoders import load_named
 from inference import plain_at_240
 from record import write_record
-from round_trips import changed_encoder, paired
+from round_trips import paired
 from timecycle.evaluation.metrics.masks import average_objects, score_objects
 from timecycle.files import make_folder
 from timecycle.labels import Masks
@@ -100,7 +101,7 @@ def main() -> int:
     clips = sorted(path for path in chosen.folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     base: dict[str, float] = {}
     for name in chosen.encoders:
-        encoder, began = changed_encoder(name, chosen.set), time.monotonic()
+        encoder, began = load_named(name, chosen.set), time.monotonic()
         scores = {clip.name: agreement(clip, encoder) for clip in clips}
         base = base or scores
         if chosen.record:

@@ -37,7 +37,7 @@ TABLE = SpeedTable(
     timecycle="0.1.0",
     commit="de582c38ee909aeeb9099a17bdf8f861d71fa976 with changes",
     kernel="avx512",
-    encoder="timecycle-v1",
+    encoder="timecycle-v2",
     tf32=True,
     peak_process_bytes=12_345 * 2**20,
     rows=(
@@ -76,7 +76,7 @@ def test_the_table_is_markdown_in_80_columns():
         "- device: cuda, NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition",
         f"- processor: {TABLE.processor}, 192 threads",
         "- timecycle 0.1.0, commit de582c38ee90 with changes, torch 2.13.0+cu130",
-        "- encoder: timecycle-v1; kernel: avx512",
+        "- encoder: timecycle-v2; kernel: avx512",
         "- fp32 convolutions may use TF32",
         "- peak memory of the process: 12,345 MiB",
     ]

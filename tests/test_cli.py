@@ -128,7 +128,7 @@ def test_doctor_names_the_versions_and_the_device(capsys):
     out = capsys.readouterr().out
     assert f"timecycle       {__version__}" in out
     assert "device auto" in out
-    assert "ok  weights         timecycle-v1-" in out
+    assert "ok  weights         timecycle-v2-" in out
 
 
 def test_doctor_lists_missing_extras_in_one_column(capsys, monkeypatch):

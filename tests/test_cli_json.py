@@ -44,7 +44,7 @@ SUCCEEDS = {
     "evaluate compare": "evaluate compare report report",
     "weights list": "weights list",
     "weights verify": "weights verify",
-    "weights show": "weights show timecycle-v1",
+    "weights show": "weights show timecycle-v2",
     "weights convert": "weights convert resnet.pth.tar -o new.safetensors",
     "presets": "presets",
     "pack": "pack videos new --short-side 48 --workers 1",

@@ -96,7 +96,6 @@ def test_half_precision_weights_load_as_float32(tmp_path):
 def test_bundled_weights_are_listed_with_their_terms_and_verified(capsys):
     assert main(["weights", "list"]) == 0
     listed = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
-    assert "CC-BY-NC-4.0" in listed["timecycle-v1"]
     assert "Apache-2.0" in listed["timecycle-v2"]
     assert main(["weights", "verify"]) == 0
 

@@ -1,6 +1,7 @@
 """The folder for the Hugging Face Hub: what it holds is read by the Hub's own library and by ours."""
 
 import dataclasses
+import json
 import os
 import re
 import shutil
@@ -44,6 +45,17 @@ def test_front_matter_is_read_by_the_library_of_the_hub(folder):
     assert matter.license in WEIGHTS.with_suffix(".json").read_text().lower()
     assert matter.library_name == "timecycle"
     assert "video" in matter.tags
+    assert matter.metrics == ["j&f", "pck@0.2"]
+    first = matter.eval_results[0]
+    report = json.loads((ROOT / "benchmarks/results/davis2016_480p_default_timecycle_v2.json").read_text())
+    assert (first.dataset_name, first.metric_name) == ("DAVIS-2016 val", "J&F, default, 480p")
+    assert first.metric_value == round(100 * report["scores"]["JF"], 1)
+
+
+def test_results_of_other_weights_are_refused():
+    card = dataclasses.replace(read_card(WEIGHTS), sha256="0" * 64)
+    with pytest.raises(ValueError, match="measured with other weights"):
+        model_folder.measured(NAME, card)
 
 
 def test_card_says_how_to_use_it_and_has_no_link_into_a_missing_tree(folder):
@@ -63,7 +75,7 @@ def test_card_of_free_weights_names_the_owners_of_their_footage(tmp_path):
     assert "Pictures in docs/images" not in readme
 
 
-PAGE = """# timecycle-v1
+PAGE = """# timecycle-v2
 
 The default.
 
@@ -77,9 +89,9 @@ Better than [random](results.md#masks).
 
 Smoke.
 
-## timecycle-v2
+## timecycle-v1
 
-Free footage. Less accurate than [the default](#how-good-it-is).
+Other footage. Less free than [the default](#how-good-it-is).
 
 ### Limits
 
@@ -87,7 +99,7 @@ Free footage. Less accurate than [the default](#how-good-it-is).
 
 ## Terms
 
-Or [`timecycle-v2`](#timecycle-v2).
+Or [`timecycle-v1`](#timecycle-v1).
 """
 
 
@@ -98,7 +110,7 @@ def test_card_of_an_encoder_holds_its_own_part_of_the_page(tmp_path, monkeypatch
     (tmp_path / "pyproject.toml").write_text('[project]\nurls = { Repository = "https://host.example/a" }\n')
     docs = f"https://host.example/a/blob/v{__version__}/docs"
     assert (
-        model_folder.page_about("timecycle-v1")
+        model_folder.page_about("timecycle-v2")
         == f"""
 ## How good it is
 
@@ -110,13 +122,13 @@ Smoke.
 
 ## Terms
 
-Or [`timecycle-v2`]({docs}/model.md#timecycle-v2).
+Or [`timecycle-v1`]({docs}/model.md#timecycle-v1).
 """
     )
     assert (
-        model_folder.page_about("timecycle-v2")
+        model_folder.page_about("timecycle-v1")
         == f"""
-Free footage. Less accurate than [the default]({docs}/model.md#how-good-it-is).
+Other footage. Less free than [the default]({docs}/model.md#how-good-it-is).
 
 ### Limits
 

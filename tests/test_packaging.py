@@ -1,6 +1,7 @@
 """The sdist: it has everything its tests need, the licences of all its contents, and a README that reads anywhere."""
 
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -32,15 +33,18 @@ def sdist(tmp_path_factory) -> Path:
     return folder / archive.name.removesuffix(".tar.gz")
 
 
-def test_sdist_names_and_contains_both_licences_and_the_notices(sdist):
+def test_sdist_names_and_contains_the_licence_and_the_notices(sdist):
     metadata = message_from_string((sdist / "PKG-INFO").read_text())
-    assert metadata["License-Expression"] == "Apache-2.0 AND CC-BY-NC-4.0"
-    assert sorted(metadata.get_all("License-File")) == ["LICENSE", "LICENSE-WEIGHTS", "THIRD_PARTY_NOTICES"]
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert sorted(metadata.get_all("License-File")) == ["LICENSE", "THIRD_PARTY_NOTICES"]
     assert "Apache License" in (sdist / "LICENSE").read_text()
-    text = (sdist / "LICENSE-WEIGHTS").read_text()
-    assert "CC-BY-NC-4.0" in text
-    assert "https://creativecommons.org/licenses/by-nc/4.0/" in text
     assert "CC BY 4.0" in (sdist / "THIRD_PARTY_NOTICES").read_text()
+
+
+def test_sdist_holds_no_weights_that_are_not_free(sdist):
+    cards = list(sdist.glob("**/weights/*.json"))
+    assert cards
+    assert {json.loads(card.read_text())["licence"].partition(":")[0] for card in cards} == {"Apache-2.0"}
 
 
 def test_links_of_the_readme_become_absolute():

@@ -398,7 +398,7 @@ def test_training_resumes_with_its_own_settings_and_refuses_others(tmp_path, cli
         tc.train(tmp_path / "videos", tmp_path / "run", steps=3, minutes=1)
     said = []
     started = tc.train(
-        tmp_path / "videos", tmp_path / "next", config=config, start="timecycle-v1", licence="mine", say=said.append
+        tmp_path / "videos", tmp_path / "next", config=config, start="timecycle-v2", licence="mine", say=said.append
     )
     assert started.before is not None
     assert any("whose terms still apply to them" in line for line in said)

@@ -61,7 +61,7 @@ def test_runs_are_compared_with_the_shipped_encoder_clip_by_clip():
     steps = {run.name: f"{run.steps:,}" for run in script.RUNS}
     assert table[0] == ["", "steps", "agreement", "difference"]
     assert table[2:] == [
-        ["timecycle-v1, ours, no labels", "-", "35.0", "-"],
+        ["timecycle-v1, ours, no labels, not free", "-", "35.0", "-"],
         ["res4", steps["short_res4"], "39.0", "+4.0 ± 1.0"],
     ]
     assert script.make_table("free_round_trips", script.Results([], records)) == ""

@@ -109,7 +109,7 @@ def test_the_time_of_masks_of_another_program_is_unknown():
         ("rgb", "RGB, mean of 8x8 px"),
         ("random-resnet50", "random ResNet-50"),
         ("random-timecycle-v1@2", "random weights in the form of timecycle-v1, seed 2"),
-        ("timecycle-v1-without-colour", "timecycle-v1, ours, no labels, without colour"),
+        ("timecycle-v1-without-colour", "timecycle-v1, ours, no labels, not free, without colour"),
         ("random-timecycle-v1-without-colour", "random weights in the form of timecycle-v1, without colour"),
         ("dis-flow", "DIS optical flow, chained"),
         ("sift", "dense SIFT"),
@@ -248,13 +248,13 @@ def test_the_headline_compares_ours_with_each_control_in_common_settings_only(tr
     assert {row[-1] for row in table[2:] if len(row) > 1} == {"-"}  # frames were not rebuilt
 
 
-def test_the_bundled_encoders_are_compared_wherever_both_were_measured(tree):
+def test_the_encoder_and_the_one_before_are_compared_wherever_both_were_measured(tree):
     results = tree / "benchmarks/results"
     old, new = twenty("timecycle-v1", image_size_px=480), twenty("timecycle-v2", 0.1, image_size_px=480)
     write_report(results / "davis2016_480p_timecycle_v1.json", old)
     write_report(results / "davis2016_480p_timecycle_v2.json", new)
     write_report(results / "davis2016_480p_default_timecycle_v1.json", old)
-    table = cells(script.make_table("bundled", script.read_results(results)))
+    table = cells(script.make_table("versions", script.read_results(results)))
     assert table[0][1:3] == ["timecycle-v1", "timecycle-v2"]
     assert [row for row in table[2:] if len(row) > 1] == [
         ["DAVIS at 480p, `plain`, J&F", *table[2][1:3], "+10.0", "+10.0 to +10.0", "20 of 20"]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from round_trips import changed_encoder, moving_region, paired
+from round_trips import moving_region, paired
 
 
 def scene(shift: int, camera: int = 0) -> np.ndarray:
@@ -32,16 +32,3 @@ def test_paired_differences_have_a_standard_error():
     difference, error = paired({"a": 0.5, "b": 0.7, "c": 0.9}, {"a": 0.4, "b": 0.5, "c": 0.6})
     assert difference == pytest.approx(0.2)
     assert error == pytest.approx(0.1 / 3**0.5)
-
-
-@pytest.mark.parametrize("name", ["timecycle-v1", "random-timecycle-v1@1", "random-resnet18"])
-def test_changed_settings_reach_every_encoder_that_has_them(name):
-    image = scene(0)
-    plain, changed = (changed_encoder(name, changes).encode(image).cells for changes in ((), ("colour=0.7",)))
-    assert plain.shape != changed.shape or not plain.equal(changed)
-    assert changed_encoder(name, ("colour=0.7",)).name == f"{name} colour=0.7"
-
-
-def test_an_encoder_without_such_settings_is_said_to_be_unchanged(capsys):
-    assert changed_encoder("rgb", ("colour=0.7",)).name == "rgb"
-    assert "rgb has no descriptor settings; it is measured without colour=0.7" in capsys.readouterr().err

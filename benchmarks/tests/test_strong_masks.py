@@ -36,7 +36,7 @@ def test_agreement_is_high_where_masks_follow_the_object(tmp_path: Path, moved, 
         Image.fromarray(image).save(tmp_path / f"{index:05d}.png")
         wrong = np.roll(mask, moved if index else 0, axis=1)
         Image.fromarray(wrong.astype(np.uint8)).save(tmp_path / f"{index:05d}_mask.png")
-    assert least < agreement(tmp_path, load_encoder("timecycle-v1")) <= most
+    assert least < agreement(tmp_path, load_encoder()) <= most
 
 
 def test_every_box_has_an_area():

@@ -26,6 +26,7 @@ from timecycle.config import propagate_config, train_config
 from timecycle.data.augment.composites import CompositesConfig
 from timecycle.evaluation.protocols.davis import CLIPS
 from timecycle.labels import Masks
+from timecycle.model.registry import DEFAULT_ENCODER
 from timecycle.model.resnet import ResNetConfig, random_resnet
 from trees import davis_tree
 
@@ -235,7 +236,7 @@ def common(tmp_path_factory):
     encoder = random_resnet(ResNetConfig(), seed=0)
     tc.save_pretrained(encoder, folder / "folder")
     torch.save({"state_dict": encoder.state_dict()}, folder / "checkpoint_14.pth.tar")
-    for file in (Path(tc.__file__).parent / "weights").glob("timecycle-v1-*"):  # the weights and their card
+    for file in (Path(tc.__file__).parent / "weights").glob(f"{DEFAULT_ENCODER}-*"):  # the weights and their card
         for name in ENCODERS:
             copy_to(file, (folder / name).with_suffix(file.suffix))
     for number in range(4):

@@ -125,9 +125,9 @@ def test_training_from_weights_keeps_their_data_and_licence_and_ends_with_a_reco
 
 
 def test_bundled_weights_can_be_given_by_name_as_initial_weights(videos, tiny, tmp_path):
-    assert run("train", videos, "-o", tmp_path / "run", "--from", "timecycle-v1", "--steps", 1, "--set", *tiny) == 0
+    assert run("train", videos, "-o", tmp_path / "run", "--from", "timecycle-v2", "--steps", 1, "--set", *tiny) == 0
     card = json.loads((tmp_path / "run" / "weights.json").read_text())
-    assert card["licence"].startswith("not stated; the initial weights: CC-BY-NC-4.0")
+    assert card["licence"].startswith("not stated; the initial weights: Apache-2.0")
 
 
 def interrupted(words, folder) -> subprocess.CompletedProcess[str]:

@@ -32,7 +32,7 @@ class Tune:
     Labels are propagated forward, then back to the annotated frame, and compared with the annotation.
 
     Examples:
-      timecycle tune dog.mp4 first.png --encoders timecycle-v1 rgb --presets fast
+      timecycle tune dog.mp4 first.png --encoders timecycle-v2 rgb --presets fast
     """
 
     video: VideoArgument

@@ -31,7 +31,7 @@ from timecycle.model.third_party.network import IMAGENET_SCALING, Geometry, Netw
 from timecycle.model.weights import PICKLES, bundled_weights, find_bundled, hash_state, load_weights, verify_checksum
 from timecycle.synthetic import WorldConfig, make_world
 
-DEFAULT_ENCODER = "timecycle-v1"  # bundled with the package, see docs/model.md
+DEFAULT_ENCODER = "timecycle-v2"  # bundled with the package, see docs/model.md
 
 PrecisionChoice = Literal["auto", "fp32", "bf16"]
 _Loader = Callable[[Device, Precision], Encoder]

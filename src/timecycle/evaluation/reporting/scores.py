@@ -17,8 +17,8 @@ WITHOUT_COLOUR = "-without-colour"  # ends the name of an encoder whose descript
 COUNTED = "counted"  # not a score: the share of joints that a method predicts as visible
 
 _METHODS = {
-    "timecycle-v1": "timecycle-v1, ours, no labels",
-    "timecycle-v2": "timecycle-v2, ours, no labels, free footage",
+    "timecycle-v2": "timecycle-v2, ours, no labels",
+    "timecycle-v1": "timecycle-v1, ours, no labels, not free",
     "identity": "identity (copy frame 1)",
     "rgb": "RGB, mean of 8x8 px",
     "sift": "dense SIFT",
@@ -28,8 +28,8 @@ _METHODS = {
     "vgg16": "VGG-16 relu4_3, supervised ImageNet",
 }
 _SHORT = {
-    "timecycle-v1": "timecycle-v1 (ours)",
     "timecycle-v2": "timecycle-v2 (ours)",
+    "timecycle-v1": "timecycle-v1 (ours, not free)",
     "identity": "identity",
     "rgb": "RGB",
     "dis-flow": "DIS flow",
