@@ -172,6 +172,7 @@ _FREE_LEVERS: dict[str, tuple[str, int, tuple[str, ...], str]] = {
         _CONTRAST,
         FREE,
     ),
+    "contrast_half": ("the same, half the steps", _FREE_STEPS // 2, _CONTRAST, FREE),
     "contrast_double": ("the same, twice the steps", 2 * _FREE_STEPS, _CONTRAST, FREE),
     "contrast_668": ("the same, on the 668 clips of timecycle-v1", _FREE_STEPS, _CONTRAST, "."),
     "complement": (
