@@ -255,7 +255,8 @@ def test_checksum_of_a_file_is_compared_with_its_name(tmp_path):
     path = tmp_path / original.name
     path.write_bytes(original.read_bytes())
     flip_bit(path, -1)
-    path.with_suffix(".json").write_bytes(original.with_suffix(".json").read_bytes())
+    card = json.loads(original.with_suffix(".json").read_text())
+    path.with_suffix(".json").write_text(json.dumps(card | {"sha256": ""}))  # as cards were written before
     with pytest.raises(WeightsError, match=r"has the checksum .*, but its name says 3fff10cf"):
         load_encoder(str(path))
 
