@@ -635,7 +635,7 @@ def _by_clip(
             ]
         )
     table = markdown(["", "steps", measure[1], "difference"], rows, right=(1, 2, 3))
-    return f"{table}\n{len(scores[base])} clips. {_origin(records[base])}\n"
+    return f"{table}\n{len(scores[base])} clips. {_origin(records[base], of_one_encoder=False)}\n"
 
 
 def _free_descriptor(results: Results) -> str:
@@ -1092,11 +1092,13 @@ def _record(results: Results, name: str) -> Mapping[str, Any]:
     return results.records[name]
 
 
-def _origin(record: Mapping[str, Any]) -> str:
+def _origin(record: Mapping[str, Any], *, of_one_encoder: bool = True) -> str:
     machine = record["machine"]
     changed = " with changes" if "with changes" in record["commit"] else ""
     threads = f"{machine['threads']} thread{'' if machine['threads'] == 1 else 's'}"
-    return f"Commit {record['commit'][:7]}{changed}; {machine['processor']}, {threads}."
+    is_former = of_one_encoder and record["settings"].get("encoder") == FORMER
+    former = f"Measured with {FORMER}, the encoder before. " if is_former else ""
+    return f"{former}Commit {record['commit'][:7]}{changed}; {machine['processor']}, {threads}."
 
 
 def _with_provenance(table: str, reports: Sequence[Report]) -> str:
