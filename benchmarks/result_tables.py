@@ -1096,7 +1096,7 @@ def _origin(record: Mapping[str, Any], *, of_one_encoder: bool = True) -> str:
     machine = record["machine"]
     changed = " with changes" if "with changes" in record["commit"] else ""
     threads = f"{machine['threads']} thread{'' if machine['threads'] == 1 else 's'}"
-    is_former = of_one_encoder and record["settings"].get("encoder") == FORMER
+    is_former = of_one_encoder and record.get("settings", {}).get("encoder") == FORMER
     former = f"Measured with {FORMER}, the encoder before. " if is_former else ""
     return f"{former}Commit {record['commit'][:7]}{changed}; {machine['processor']}, {threads}."
 
