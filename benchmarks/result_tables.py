@@ -277,7 +277,7 @@ def _why(results: Results) -> str:
     auroc = _record(results, "confidence_default")["measured"]["scores"]["fused"]["auroc_j50"]
     corrections = _record(results, "corrections")
     corrected = corrections["measured"]["scores"]["JF_by_corrections"]["ours, together"]
-    by = f" with {FORMER}" if corrections["settings"]["encoder"] == FORMER else ""
+    at = f"at 240p with {FORMER}" if corrections["settings"]["encoder"] == FORMER else "at 240p"
     course = _record(results, "scale_course")["measured"]
     objects = dict(_record(results, "speed_growth")["measured"]["curves"]["objects"])
     kills = [_record(results, name)["measured"] for name in ("command_kills", "kills")]
@@ -290,7 +290,7 @@ def _why(results: Results) -> str:
         "It says where it is wrong": f"""of a frame with J above 0.5 and one below, the confidence of the bad one is
             lower in {100 * auroc:.0f} of 100 cases ([how this was measured](docs/research/confidence.md)).""",
         "Few corrections go far": f"""one corrected frame takes J&F from {100 * corrected[0]:.1f} to
-            {100 * corrected[1]:.1f}, three to {100 * corrected[3]:.1f} ([at 240p{by}](docs/research/corrections.md)).""",
+            {100 * corrected[1]:.1f}, three to {100 * corrected[3]:.1f} ([{at}](docs/research/corrections.md)).""",
         "A laptop is enough": f"""labels of a 480p frame take {ours.seconds / ours.frames_predicted:.2f} s on one core,
             and 100 objects {objects[100] / objects[1]:.1f} times as long as one ([speed](docs/speed.md)); memory hardly
             grows with the video, from {course["rss_mib_at_frame_1000"]:.0f} MiB at frame 1,000 to
