@@ -360,12 +360,9 @@ def _what_is_learned(results: Results) -> str:
 def _steps(results: Results) -> str:
     """Compare `default` with parts of it, with subcells, with `best`, with other encoders, and with plain inference."""
     prefix = "steps_480p_"
-    files = {name: f"_{name.replace('-', '_')}" for name in OURS}
-    ours, suffix = next(  # of which the steps were measured
-        (name, end)
-        for name, end in files.items()
-        if any(result.name.startswith(prefix) and result.name.endswith(end) for result in results.reports)
-    )
+    measured = {result.report.encoder for result in results.reports if result.name.startswith(prefix)}
+    ours = next((name for name in OURS if name in measured), DEFAULT_ENCODER)
+    suffix = f"_{ours.replace('-', '_')}"
     whole = _named(results, f"davis2016_480p_default{suffix}")[0]
     compared = {
         f"`default` {name.removeprefix(prefix).removesuffix(suffix).replace('_', ' ')}": report

@@ -19,12 +19,12 @@ _allocated: list[bytearray] = []
 def limited(function: Callable[[], Any], limit: str, room: int) -> Any:
     """Return the function's result, or the exception it raises, with only `room` more memory, files or file size."""
     read, write = os.pipe()
-    gc.collect()  # a decoder that were freed in the child would wait for threads that a fork does not copy
+    gc.collect()  # a decoder that is freed in the child would wait for threads that a fork does not copy
     child = os.fork()
     if child == 0:
         gc.freeze()
-        faulthandler.dump_traceback_later(60, exit=True, file=sys.__stderr__)  # says where a process hangs, and ends it
-        signal.alarm(100)
+        faulthandler.dump_traceback_later(60, file=sys.__stderr__)  # says where a process hangs
+        signal.alarm(100)  # ends a hanging process
         try:
             _set(limit, room)
             result = function()
