@@ -44,7 +44,7 @@ SHOWN = ("walks", "cycles")  # docs/research/learning.md shows their curves and 
 _POINTS = 60  # of a curve
 _PROGRESS_SECONDS = 60
 
-Group = Literal["learned", "lever", "ablation", "stage", "free", "free_lever"]
+Group = Literal["learned", "lever", "ablation", "stage", "free", "idea"]
 
 FREE = "free"  # the clips of open_video, which anyone may use, without those of evaluations
 SYNTHETIC = "synthetic"  # these, and clips that benchmarks/synthetic_footage.py made in DIR/synthetic
@@ -116,79 +116,54 @@ _FREE = (
     "walks.contrast=0",
 )
 _FREE_LONG_STEPS = 8000  # half an hour in two processes, with a core each that multiplies bf16
-# What each part of that recipe gives: (words, steps, settings, videos). Steps are of about equal time.
-_FREE_STEPS = 2000
+_FREE_STEPS = 2000  # of timecycle-v2
 _FREE_SHORT = (*_FREE, "ema_decay=0.995", "optimizer.warmup_steps=150", "validate_every=100000")
-_JITTER = tuple(
-    f"views.{name}={value}"
-    for name, value in {"brightness": 0.24, "contrast": 0.24, "saturation": 0.24, "hue": 0.06}.items()
-)
 _CONTRAST = ("walks.contrast=0.8",)
-_VARIETY = ("variety.turns=true", "variety.colours=1")
-_ZOOM = ("clips.short_side_px=200", "clips.zoom=1,2.2")
-_FREE_LEVERS: dict[str, tuple[str, int, tuple[str, ...], str]] = {
-    "recipe": ("the recipe, on free footage", _FREE_STEPS, (), FREE),
-    "half": ("half of its steps", _FREE_STEPS // 2, (), FREE),
-    "double": ("twice its steps", 2 * _FREE_STEPS, (), FREE),
-    "668": ("on the 668 clips of timecycle-v1", _FREE_STEPS, (), "."),
-    "synthetic": ("on free footage and as many synthetic clips", _FREE_STEPS, (), SYNTHETIC),
-    "jitter": ("views change their colours", _FREE_STEPS, _JITTER, FREE),
-    "descriptor": (
-        "trains the descriptor of propagation, without its colour; views change their colours",
-        _FREE_STEPS,
-        (*_JITTER, "trained=descriptor", "walks.dropout=0"),
-        FREE,
-    ),
-    "segments": (
-        "the same, and walks may end anywhere on their segment",
-        _FREE_STEPS,
-        (
-            *_JITTER,
-            "trained=descriptor",
-            "walks.dropout=0",
-            "walks.segments=1",
-            "walks.walk=0.3",
-            "walks.same_frame=0.3",
-        ),
-        FREE,
-    ),
+# Its recipe, and other lengths and footage: (words, steps, videos).
+_FREE_RECIPE = {
+    "contrast": ("cells weighted by how much they differ from their neighbours", _FREE_STEPS, FREE),
+    "contrast_double": ("the same, twice the steps", 2 * _FREE_STEPS, FREE),
+    "contrast_668": ("the same, on the 668 clips of timecycle-v1", _FREE_STEPS, "."),
+}
+# Changes of that recipe, one at a time: (words, steps, settings, videos). A step of more pixels or layers takes longer,
+# and there are fewer.
+_IDEA_STEPS = 1000
+_IDEAS: dict[str, tuple[str, int, tuple[str, ...], str]] = {
+    "recipe": ("the recipe of timecycle-v2, half its steps", _IDEA_STEPS, (), FREE),
+    "exact": ("exact correspondence counts four times as much as walks", _IDEA_STEPS, ("walks.same_frame=4",), FREE),
+    "exact_alone": ("exact correspondence alone, no walks through time", _IDEA_STEPS, ("walks.walk=0",), FREE),
+    "synthetic": ("as many synthetic clips besides", _IDEA_STEPS, (), SYNTHETIC),
+    "negatives": ("negatives from two other clips", _IDEA_STEPS, ("walks.negatives=2",), FREE),
+    "segments": ("walks should also stay on their segment", _IDEA_STEPS, ("walks.segments=0.5",), FREE),
+    "pasted": ("walks should also stay on their pasted object", _IDEA_STEPS, ("walks.pasted=0.5",), FREE),
+    "colours": ("views change their colours", _IDEA_STEPS, _COLOURS, FREE),
     "zoom": (
         "clips at 1.1 to 2.5 times the size",
-        _FREE_STEPS,
-        _ZOOM,
+        _IDEA_STEPS,
+        ("clips.short_side_px=200", "clips.zoom=1,2.2"),
         FREE,
     ),
     "large": (
         "views of 176 pixels instead of 128",
-        1200,
+        530,
         ("clips.short_side_px=240", "clips.crop_px=224", "view_px=176"),
         FREE,
     ),
-    "variety": (
-        "clips turned by quarters of a circle and recoloured, alike in both views",
-        _FREE_STEPS,
-        _VARIETY,
+    "small": (
+        "views of 96 pixels",
+        1750,
+        ("clips.short_side_px=136", "clips.crop_px=128", "view_px=96"),
         FREE,
     ),
-    "varied_zoom": ("the same, at 1.1 to 2.5 times the size", _FREE_STEPS, (*_VARIETY, *_ZOOM), FREE),
-    "elastic": ("views are warped", _FREE_STEPS, ("views.elastic=0.1",), FREE),
-    "res4": ("res4", 1500, ("encoder.last=res4",), FREE),
-    "res2": ("res2", _FREE_STEPS, ("encoder.last=res2",), FREE),
-    "contrast": (
-        "cells weighted by how much they differ from their neighbours",
-        _FREE_STEPS,
-        _CONTRAST,
+    "frames": ("clips of four frames", 500, ("clips.frames=4",), FREE),
+    "res4": ("res4", 750, ("encoder.last=res4",), FREE),
+    "descriptor": (
+        "trains the descriptor of propagation, without its colour",
+        _IDEA_STEPS,
+        ("trained=descriptor",),
         FREE,
     ),
-    "contrast_half": ("the same, half the steps", _FREE_STEPS // 2, _CONTRAST, FREE),
-    "contrast_double": ("the same, twice the steps", 2 * _FREE_STEPS, _CONTRAST, FREE),
-    "contrast_668": ("the same, on the 668 clips of timecycle-v1", _FREE_STEPS, _CONTRAST, "."),
-    "complement": (
-        "trains the descriptor of propagation with its colour",
-        _FREE_STEPS,
-        ("trained=coloured_descriptor",),
-        FREE,
-    ),
+    "temperature": ("temperature 0.07", _IDEA_STEPS, ("walks.temperature=0.07",), FREE),
 }
 _LEVERS: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {
     "walks": {
@@ -288,16 +263,24 @@ def _runs() -> Iterator[Run]:
         sequences=(),  # runs on free footage are compared by benchmarks/strong_masks.py, DAVIS is for the chosen one
         group="free",
     )
-    for name, (words, steps, settings, videos) in _FREE_LEVERS.items():
-        yield Run(
+    free = partial(Run, preset="bundled", sequences=())
+    for name, (words, steps, videos) in _FREE_RECIPE.items():
+        yield free(
             name=f"short_{name}",
             description=words,
-            preset="bundled",
             steps=steps,
-            settings=(*_FREE_SHORT, *settings),
+            settings=(*_FREE_SHORT, *_CONTRAST),
             videos=videos,
-            sequences=(),
-            group="free_lever",
+            group="free",
+        )
+    for name, (words, steps, settings, videos) in _IDEAS.items():
+        yield free(
+            name=f"idea_{name}",
+            description=words,
+            steps=steps,
+            settings=(*_FREE_SHORT, *_CONTRAST, *settings),
+            videos=videos,
+            group="idea",
         )
     for objective, levers in _LEVERS.items():
         for name, (words, settings) in levers.items():

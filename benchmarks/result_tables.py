@@ -1116,6 +1116,7 @@ _ABLATIONS: dict[str, tuple[tuple[str, ...], str]] = {
 
 # Of the bundled encoder and the one before: what was measured, and how names of its results begin and end.
 _COMPARED_ON = {
+    "DAVIS at 720p, `best`": ("davis2016_720p_best", ""),
     "DAVIS at 480p, `default`": ("davis2016_480p_default", ""),
     "DAVIS at 480p, `plain`": ("davis2016_480p", ""),
     "DAVIS at 240p, `fast`": ("davis2016_240p_fast", ""),
@@ -1217,9 +1218,16 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
         _by_clip,
         file="strong_masks_{}_colour_0",
         measure=("scores", "agreement"),
-        groups=("free", "free_lever"),
+        groups=("free",),
         base="timecycle-v1",
         controls=("vgg16", "timecycle-v1", "segments", "random-timecycle-v1@0"),
+    ),
+    "free_ideas": partial(
+        _by_clip,
+        file="strong_masks_{}_colour_0",
+        measure=("scores", "agreement"),
+        groups=("idea",),
+        base="idea_recipe",
     ),
     "free_descriptor": _free_descriptor,
     "free_round_trips": partial(

@@ -9,6 +9,7 @@ from reports import davis_report
 from timecycle.config import preset_names
 
 EIGHT = tuple(0.3 + 0.05 * i for i in range(8))
+CONTRAST = "cells weighted by how much they differ from their neighbours"
 
 
 def result(name, encoder, shift=0.0):
@@ -54,7 +55,7 @@ def scored(measure, *scores):
 
 def test_runs_are_compared_with_the_shipped_encoder_clip_by_clip():
     records = {
-        "strong_masks_short_res4_colour_0": scored("scores", 33.0, 45.0),
+        "strong_masks_short_contrast_colour_0": scored("scores", 33.0, 45.0),
         "strong_masks_timecycle-v1_colour_0": scored("scores", 30.0, 40.0),
     }
     table = rows(script.make_table("free_footage", script.Results([], records)))
@@ -62,9 +63,19 @@ def test_runs_are_compared_with_the_shipped_encoder_clip_by_clip():
     assert table[0] == ["", "steps", "agreement", "difference"]
     assert table[2:] == [
         ["timecycle-v1, ours, no labels, not free", "-", "35.0", "-"],
-        ["res4", steps["short_res4"], "39.0", "+4.0 ± 1.0"],
+        [CONTRAST, steps["short_contrast"], "39.0", "+4.0 ± 1.0"],
     ]
     assert script.make_table("free_round_trips", script.Results([], records)) == ""
+
+
+def test_ideas_are_compared_with_the_recipe_they_change():
+    records = {
+        "strong_masks_idea_res4_colour_0": scored("scores", 33.0, 45.0),
+        "strong_masks_idea_recipe_colour_0": scored("scores", 30.0, 40.0),
+    }
+    table = rows(script.make_table("free_ideas", script.Results([], records)))
+    assert [row[0] for row in table[2:]] == ["the recipe of timecycle-v2, half its steps", "res4"]
+    assert [row[3] for row in table[2:]] == ["-", "+4.0 ± 1.0"]
 
 
 def test_weights_in_the_descriptor_are_compared_for_learned_and_random_weights():
