@@ -132,7 +132,7 @@ _IDEAS: dict[str, tuple[str, int, tuple[str, ...], str]] = {
     "recipe": ("the recipe of timecycle-v2, half its steps", _IDEA_STEPS, (), FREE),
     "exact": ("exact correspondence counts four times as much as walks", _IDEA_STEPS, ("walks.same_frame=4",), FREE),
     "exact_alone": ("exact correspondence alone, no walks through time", _IDEA_STEPS, ("walks.walk=0",), FREE),
-    "synthetic": ("150 clips of dead leaves and 150 articulated composites besides", _IDEA_STEPS, (), SYNTHETIC),
+    "synthetic": ("40 clips of dead leaves and 150 articulated composites besides", _IDEA_STEPS, (), SYNTHETIC),
     "negatives": ("negatives from two other clips", _IDEA_STEPS, ("walks.negatives=2",), FREE),
     "segments": ("walks should also stay on their segment", _IDEA_STEPS, ("walks.segments=0.5",), FREE),
     "pasted": ("walks should also stay on their pasted object", _IDEA_STEPS, ("walks.pasted=0.5",), FREE),
@@ -384,7 +384,7 @@ def footage(videos: str, data: Path, work: Path) -> Path:
             out, free = work / "synthetic", footage(FREE, data, work)
             raise SystemExit(
                 f"error: {out} holds no clips\n  try: python benchmarks/synthetic_footage.py --out {out} "
-                f"--leaves 150 --composites 150 --videos {free}"
+                f"--leaves 40 --composites 150 --videos {free}"
             )
         clips += made
     for clip in sorted(clips):
