@@ -119,11 +119,13 @@ _FREE_LONG_STEPS = 8000  # half an hour in two processes, with a core each that 
 _FREE_STEPS = 2000  # of timecycle-v2
 _FREE_SHORT = (*_FREE, "ema_decay=0.995", "optimizer.warmup_steps=150", "validate_every=100000")
 _CONTRAST = ("walks.contrast=0.8",)
-# Its recipe, and other lengths and footage: (words, steps, videos).
-_FREE_RECIPE = {
-    "contrast": ("cells weighted by how much they differ from their neighbours", _FREE_STEPS, FREE),
-    "contrast_double": ("the same, twice the steps", 2 * _FREE_STEPS, FREE),
-    "contrast_668": ("the same, on the 668 clips of timecycle-v1", _FREE_STEPS, "."),
+_ZOOM = ("clips.short_side_px=200", "clips.zoom=1,2.2")
+# Its recipe, and other lengths, footage and sizes: (words, steps, settings, videos).
+_FREE_RECIPE: dict[str, tuple[str, int, tuple[str, ...], str]] = {
+    "contrast": ("cells weighted by how much they differ from their neighbours", _FREE_STEPS, (), FREE),
+    "contrast_double": ("the same, twice the steps", 2 * _FREE_STEPS, (), FREE),
+    "contrast_668": ("the same, on the 668 clips of timecycle-v1", _FREE_STEPS, (), "."),
+    "contrast_zoom": ("the same, clips at 1.1 to 2.5 times the size", _FREE_STEPS, _ZOOM, FREE),
 }
 # Changes of that recipe, one at a time: (words, steps, settings, videos). A step of more pixels or layers takes longer,
 # and there are fewer.
@@ -137,12 +139,7 @@ _IDEAS: dict[str, tuple[str, int, tuple[str, ...], str]] = {
     "segments": ("walks should also stay on their segment", _IDEA_STEPS, ("walks.segments=0.5",), FREE),
     "pasted": ("walks should also stay on their pasted object", _IDEA_STEPS, ("walks.pasted=0.5",), FREE),
     "colours": ("views change their colours", _IDEA_STEPS, _COLOURS, FREE),
-    "zoom": (
-        "clips at 1.1 to 2.5 times the size",
-        _IDEA_STEPS,
-        ("clips.short_side_px=200", "clips.zoom=1,2.2"),
-        FREE,
-    ),
+    "zoom": ("clips at 1.1 to 2.5 times the size", _IDEA_STEPS, _ZOOM, FREE),
     "large": (
         "views of 176 pixels instead of 128",
         530,
@@ -264,12 +261,12 @@ def _runs() -> Iterator[Run]:
         group="free",
     )
     free = partial(Run, preset="bundled", sequences=())
-    for name, (words, steps, videos) in _FREE_RECIPE.items():
+    for name, (words, steps, settings, videos) in _FREE_RECIPE.items():
         yield free(
             name=f"short_{name}",
             description=words,
             steps=steps,
-            settings=(*_FREE_SHORT, *_CONTRAST),
+            settings=(*_FREE_SHORT, *_CONTRAST, *settings),
             videos=videos,
             group="free",
         )
