@@ -76,7 +76,7 @@ def object_in(image: np.ndarray, box: Sequence[int]) -> np.ndarray:
 
 
 def agreement(clip: Path, encoder: Encoder, config: PropagateConfig | None = None) -> float:
-    """Return the mean of J and F against the masks of a clip, in per cent; `config`: plain at 240p."""
+    """Return the mean of J and F against the masks of a clip, in per cent, by default of plain inference at 240p."""
     masks = np.stack([np.array(Image.open(path)) for path in sorted(clip.glob("*_mask.png"))])
     frames = np.stack([np.array(Image.open(clip / f"{index:05d}.png")) for index in range(len(masks))])
     first = {0: Masks.of(masks[0] > 0)}
