@@ -140,6 +140,12 @@ _IDEAS: dict[str, tuple[str, int, tuple[str, ...], str]] = {
     "pasted": ("walks should also stay on their pasted object", _IDEA_STEPS, ("walks.pasted=0.5",), FREE),
     "colours": ("views change their colours", _IDEA_STEPS, _COLOURS, FREE),
     "zoom": ("clips at 1.1 to 2.5 times the size", _IDEA_STEPS, _ZOOM, FREE),
+    "zoom_negatives": (
+        "clips at 1.1 to 2.5 times the size, negatives from two other clips",
+        _IDEA_STEPS,
+        (*_ZOOM, "walks.negatives=2"),
+        FREE,
+    ),
     "large": (
         "views of 176 pixels instead of 128",
         530,
