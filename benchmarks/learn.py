@@ -117,8 +117,13 @@ _FREE = (
 )
 _FREE_LONG_STEPS = 8000  # half an hour in two processes, with a core each that multiplies bf16
 _FREE_STEPS = 2000  # of timecycle-v2
-_FREE_SHORT = (*_FREE, "ema_decay=0.995", "optimizer.warmup_steps=150", "validate_every=100000")
-_CONTRAST = ("walks.contrast=0.8",)
+_FREE_SHORT = (
+    *_FREE,
+    "ema_decay=0.995",
+    "optimizer.warmup_steps=150",
+    "validate_every=100000",
+    "walks.contrast=0.8",
+)
 _ZOOM = ("clips.short_side_px=200", "clips.zoom=1,2.2")
 # Its recipe, and other lengths, footage and sizes: (words, steps, settings, videos).
 _FREE_RECIPE: dict[str, tuple[str, int, tuple[str, ...], str]] = {
@@ -127,8 +132,8 @@ _FREE_RECIPE: dict[str, tuple[str, int, tuple[str, ...], str]] = {
     "contrast_668": ("the same, on the 668 clips of timecycle-v1", _FREE_STEPS, (), "."),
     "contrast_zoom": ("the same, clips at 1.1 to 2.5 times the size", _FREE_STEPS, _ZOOM, FREE),
 }
-# Changes of that recipe, one at a time: (words, steps, settings, videos). A step of more pixels or layers takes longer,
-# and there are fewer.
+# Changes of that recipe: (words, steps, settings, videos). A step of more pixels or layers takes longer, and there are
+# fewer.
 _IDEA_STEPS = 1000
 _IDEAS: dict[str, tuple[str, int, tuple[str, ...], str]] = {
     "recipe": ("the recipe of timecycle-v2, half its steps", _IDEA_STEPS, (), FREE),
@@ -256,35 +261,30 @@ def _runs() -> Iterator[Run]:
             start=f"stage_{stage - 1}" if stage > 1 else None,
             group="stage",
         )
-    yield Run(
+    # Runs on free footage are compared by benchmarks/strong_masks.py; DAVIS is for the chosen one.
+    free = partial(Run, preset="bundled", sequences=())
+    yield free(
         name="free_1",
         description="the recipe, on free footage, for longer",
-        preset="bundled",
         steps=_FREE_LONG_STEPS,
         settings=_FREE,
         videos=FREE,
-        sequences=(),  # runs on free footage are compared by benchmarks/strong_masks.py, DAVIS is for the chosen one
         group="free",
     )
-    free = partial(Run, preset="bundled", sequences=())
-    for name, (words, steps, settings, videos) in _FREE_RECIPE.items():
-        yield free(
-            name=f"short_{name}",
-            description=words,
-            steps=steps,
-            settings=(*_FREE_SHORT, *_CONTRAST, *settings),
-            videos=videos,
-            group="free",
-        )
-    for name, (words, steps, settings, videos) in _IDEAS.items():
-        yield free(
-            name=f"idea_{name}",
-            description=words,
-            steps=steps,
-            settings=(*_FREE_SHORT, *_CONTRAST, *settings),
-            videos=videos,
-            group="idea",
-        )
+    groups: dict[str, tuple[Group, Mapping[str, tuple[str, int, tuple[str, ...], str]]]] = {
+        "short": ("free", _FREE_RECIPE),
+        "idea": ("idea", _IDEAS),
+    }
+    for prefix, (group, runs) in groups.items():
+        for name, (words, steps, settings, videos) in runs.items():
+            yield free(
+                name=f"{prefix}_{name}",
+                description=words,
+                steps=steps,
+                settings=(*_FREE_SHORT, *settings),
+                videos=videos,
+                group=group,
+            )
     for objective, levers in _LEVERS.items():
         for name, (words, settings) in levers.items():
             yield Run(

@@ -606,7 +606,7 @@ def _by_clip(
     *,
     file: str,
     measure: tuple[str, str],
-    groups: Sequence[Group],
+    group: Group,
     base: str,
     controls: Sequence[str] = (),
 ) -> str:
@@ -614,7 +614,7 @@ def _by_clip(
 
     `file` is the name of their records, `measure` the scores in a record and their name in the table.
     """
-    runs = {run.name: run for run in RUNS if run.group in groups and file.format(run.name) in results.records}
+    runs = {run.name: run for run in RUNS if run.group == group and file.format(run.name) in results.records}
     words = {name: method_name(name) for name in controls if file.format(name) in results.records}
     words |= {name: run.description for name, run in runs.items()}
     if base not in words:
@@ -1195,6 +1195,9 @@ def _ui_page(results: Results) -> str:
     return f"{table}\nThe video: {record['settings']['long']}; memory with a smaller one. {_origin(record)}\n"
 
 
+# Records of agreement without colour, for `_by_clip`.
+_STRONG_MASKS: Mapping[str, Any] = {"file": "strong_masks_{}_colour_0", "measure": ("scores", "agreement")}
+
 TABLES: Mapping[str, Callable[[Results], str]] = {
     "davis2016_480p": _davis_large,
     "headline": _headline,
@@ -1216,25 +1219,18 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "recipes": _recipes,
     "free_footage": partial(
         _by_clip,
-        file="strong_masks_{}_colour_0",
-        measure=("scores", "agreement"),
-        groups=("free",),
+        **_STRONG_MASKS,
+        group="free",
         base="timecycle-v1",
         controls=("vgg16", "timecycle-v1", "segments", "random-timecycle-v1@0"),
     ),
-    "free_ideas": partial(
-        _by_clip,
-        file="strong_masks_{}_colour_0",
-        measure=("scores", "agreement"),
-        groups=("idea",),
-        base="idea_recipe",
-    ),
+    "free_ideas": partial(_by_clip, **_STRONG_MASKS, group="idea", base="idea_recipe"),
     "free_descriptor": _free_descriptor,
     "free_round_trips": partial(
         _by_clip,
         file="round_trips_{}",
         measure=("overlaps", "overlap on return"),
-        groups=("free",),
+        group="free",
         base="timecycle-v1",
         controls=("timecycle-v1", "segments", "random-timecycle-v1@0"),
     ),

@@ -1,14 +1,13 @@
 """Compare encoders on real footage with masks of a strong method: VGG-16 with default inference at 480p.
 
     python benchmarks/strong_masks.py make VIDEOS --out DIR
-    python benchmarks/strong_masks.py score DIR --encoders NAME|FILE ... [--set colour=0] [--enlarged] [--record]
+    python benchmarks/strong_masks.py score DIR --encoders NAME|FILE ... [--set colour=0] [--record]
 
 `make` cuts an object out of the first frame of each clip that strong_masks.toml names (GrabCut in a box drawn by hand)
 and propagates it. `score` propagates the same first mask with every encoder, by plain inference at 240 pixels, and
 compares it with those masks (J&F). At 240p on DAVIS-2016 val VGG-16 with all steps of inference is far ahead of plain
 inference with any encoder here, so that agreeing with it is better; it is not the truth. Prints the mean in per cent,
-and paired differences to the first encoder with standard errors. With --enlarged the encoders see the clips, which are
-of 240 lines, at 480 lines: everything is twice as large. With --record the scores of every clip are written to
+and paired differences to the first encoder with standard errors. With --record the scores of every clip are written to
 strong_masks_NAME.json.
 """
 
@@ -28,14 +27,12 @@ from encoders import load_named
 from inference import plain_at_240
 from record import write_record
 from round_trips import paired
-from timecycle.config import propagate_config
 from timecycle.evaluation.metrics.masks import average_objects, score_objects
 from timecycle.files import make_folder
 from timecycle.labels import Masks
 from timecycle.labels.grab_cut import OUTSIDE, PROBABLY_INSIDE, grab_cut
 from timecycle.model.encoder import Encoder
 from timecycle.model.registry import DEFAULT_ENCODER, load_encoder
-from timecycle.propagation.settings import PropagateConfig
 from timecycle.video import open_video
 
 _BOXES = Path(__file__).with_name("strong_masks.toml")
@@ -75,12 +72,12 @@ def object_in(image: np.ndarray, box: Sequence[int]) -> np.ndarray:
     return grab_cut(image, lambda *_: trimap, iterations=_ITERATIONS, max_pixels=trimap.size, extra="assist")
 
 
-def agreement(clip: Path, encoder: Encoder, config: PropagateConfig | None = None) -> float:
-    """Return the mean of J and F against the masks of a clip, in per cent, by default of plain inference at 240p."""
+def agreement(clip: Path, encoder: Encoder) -> float:
+    """Return the mean of J and F of plain inference against the masks of a clip, in per cent."""
     masks = np.stack([np.array(Image.open(path)) for path in sorted(clip.glob("*_mask.png"))])
     frames = np.stack([np.array(Image.open(clip / f"{index:05d}.png")) for index in range(len(masks))])
     first = {0: Masks.of(masks[0] > 0)}
-    labelled = timecycle.propagate(frames, first, encoder=encoder, config=config or plain_at_240(), confidence=None)
+    labelled = timecycle.propagate(frames, first, encoder=encoder, config=plain_at_240(), confidence=None)
     predicted = np.stack([(frame.labels.ids > 0).astype(np.uint8) for frame in labelled])
     scores = average_objects(score_objects(predicted, masks))
     return 100 * scores.JF
@@ -96,7 +93,6 @@ def main() -> int:
     scorer.add_argument("folder", type=Path)
     scorer.add_argument("--encoders", nargs="+", default=[DEFAULT_ENCODER])
     scorer.add_argument("--set", nargs="*", default=[], help="settings of the descriptor, such as colour=0")
-    scorer.add_argument("--enlarged", action="store_true", help="at twice the size")
     scorer.add_argument("--record", action="store_true", help="write strong_masks_NAME.json of each encoder")
     chosen = parser.parse_args()
     if chosen.command == "make":
@@ -104,15 +100,14 @@ def main() -> int:
         return 0
     clips = sorted(path for path in chosen.folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     base: dict[str, float] = {}
-    config = propagate_config("plain", ("enlarge=2",)) if chosen.enlarged else plain_at_240()
     for name in chosen.encoders:
         encoder, began = load_named(name, chosen.set), time.monotonic()
-        scores = {clip.name: agreement(clip, encoder, config) for clip in clips}
+        scores = {clip.name: agreement(clip, encoder) for clip in clips}
         base = base or scores
         if chosen.record:
             changed = "".join(f"_{change.replace('=', '_')}" for change in chosen.set)
             write_record(
-                f"strong_masks_{Path(name).stem}{changed}{'_enlarged' if chosen.enlarged else ''}",
+                f"strong_masks_{Path(name).stem}{changed}",
                 settings={"encoder": Path(name).name, "weights_sha256": encoder.sha256, "changed": chosen.set},
                 measured={"scores": scores},
                 seconds=time.monotonic() - began,
