@@ -625,15 +625,17 @@ def _by_clip(
     for name, clips in scores.items():
         by, error = paired(clips, scores[base])
         difference = "-" if name == base else f"{by:+.1f} ± {error:.1f}"
+        trained = results.records.get(f"training_{name}")
         rows.append(
             [
                 words[name],
                 f"{runs[name].steps:,}" if name in runs else "-",
+                f"{trained['seconds'] / 60:.0f}" if trained else "-",
                 f"{fmean(clips.values()):.1f}",
                 difference,
             ]
         )
-    table = markdown(["", "steps", measure[1], "difference"], rows, right=(1, 2, 3))
+    table = markdown(["", "steps", "minutes", measure[1], "difference"], rows, right=(1, 2, 3, 4))
     return f"{table}\n{len(scores[base])} clips. {_origin(records[base], of_one_encoder=False)}\n"
 
 

@@ -57,13 +57,14 @@ def test_runs_are_compared_with_the_shipped_encoder_clip_by_clip():
     records = {
         "strong_masks_short_contrast_colour_0": scored("scores", 33.0, 45.0),
         "strong_masks_timecycle-v1_colour_0": scored("scores", 30.0, 40.0),
+        "training_short_contrast": {"seconds": 1250.0},
     }
     table = rows(script.make_table("free_footage", script.Results([], records)))
     steps = {run.name: f"{run.steps:,}" for run in script.RUNS}
-    assert table[0] == ["", "steps", "agreement", "difference"]
+    assert table[0] == ["", "steps", "minutes", "agreement", "difference"]
     assert table[2:] == [
-        ["timecycle-v1, ours, no labels, not free", "-", "35.0", "-"],
-        [CONTRAST, steps["short_contrast"], "39.0", "+4.0 ± 1.0"],
+        ["timecycle-v1, ours, no labels, not free", "-", "-", "35.0", "-"],
+        [CONTRAST, steps["short_contrast"], "21", "39.0", "+4.0 ± 1.0"],
     ]
     assert script.make_table("free_round_trips", script.Results([], records)) == ""
 
@@ -75,7 +76,7 @@ def test_ideas_are_compared_with_the_recipe_they_change():
     }
     table = rows(script.make_table("free_ideas", script.Results([], records)))
     assert [row[0] for row in table[2:]] == ["the recipe of timecycle-v2, half its steps", "res4"]
-    assert [row[3] for row in table[2:]] == ["-", "+4.0 ± 1.0"]
+    assert [row[4] for row in table[2:]] == ["-", "+4.0 ± 1.0"]
 
 
 def test_weights_in_the_descriptor_are_compared_for_learned_and_random_weights():
