@@ -106,8 +106,8 @@ def draw_corpus(records: Mapping[str, Record]) -> RgbImage:
     return render(figure)
 
 
-def draw_hours(stages: Sequence[Stage], controls: Mapping[str, float]) -> RgbImage:
-    """Draw J&F over hours of training, with the J&F of the controls as horizontal lines."""
+def draw_hours(encoder: str, stages: Sequence[Stage], controls: Mapping[str, float]) -> RgbImage:
+    """Draw J&F over hours of training of an encoder, with the J&F of the controls as horizontal lines."""
     figure = new_figure(860, 420)
     axes = figure.subplots()
     last = stages[-1].hours
@@ -119,7 +119,7 @@ def draw_hours(stages: Sequence[Stage], controls: Mapping[str, float]) -> RgbIma
     percent = [100 * stage.hours / last for stage in stages]
     scores = [100 * stage.scores["JF"] for stage in stages]
     axes.plot(percent, scores, color=COLOURS[0], linewidth=2.2, marker="o", markersize=5)
-    ends["this encoder"] = (scores[-1], COLOURS[0])
+    ends[encoder] = (scores[-1], COLOURS[0])
     axes.set_xlim(0, 100)
     hours = range(int(last) + 1)
     axes.set_xticks([100 * hour / last for hour in hours], [str(hour) for hour in hours])
