@@ -192,7 +192,7 @@ def measure_command(scene: Scene, encoder: str, rounds: int) -> dict[str, Any]:
 
         network = partial(bare, scene.encoder, prepared_frames(scene, PropagateConfig()))
         measured = in_turns({"command_over_bare_fp32": run}, network, rounds)
-        measured["peak_rss_mib"] = round(_peak_rss_mib([sys.executable, "-m", "timecycle", *command]), 1)
+        measured["peak_rss_mib"] = round(peak_rss_mib([sys.executable, "-m", "timecycle", *command]), 1)
     return measured
 
 
@@ -278,12 +278,21 @@ def _without_kernel(measure: Seconds) -> float:
         find_kernel.cache_clear()
 
 
-def _peak_rss_mib(command: Sequence[str]) -> float:
+def peak_rss_mib(command: Sequence[str]) -> float:
+    """Run a command and return the peak of its resident memory.
+
+    It is read from /proc while the command runs: the peak that `wait4` returns begins with the memory of this process.
+    """
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    if status != 0:
+    peak_kib = 0
+    while process.poll() is None:
+        with contextlib.suppress(OSError):  # it has just ended
+            _, found, rest = Path(f"/proc/{process.pid}/status").read_text().partition("VmHWM:")
+            peak_kib = max(peak_kib, int(rest.split()[0]) if found else 0)
+        time.sleep(0.02)
+    if process.returncode != 0:
         raise RuntimeError("the command failed")
-    return usage.ru_maxrss / 1024
+    return peak_kib / 1024
 
 
 def main() -> int:

@@ -1,10 +1,12 @@
 """A small run of benchmarks/speed.py with loose bounds, to detect regressions."""
 
+import sys
 from functools import partial
 
+import numpy as np
 import pytest
 
-from speed import Scene, bare, in_turns, measure_agreement, prepared_frames, whole
+from speed import Scene, bare, in_turns, measure_agreement, peak_rss_mib, prepared_frames, whole
 from timecycle.config import propagate_config
 from timecycle.kernel.library import find_kernel
 from timecycle.labels import Masks
@@ -31,3 +33,11 @@ def test_propagation_takes_less_than_three_times_as_long_as_encoding(scene):
 def test_labels_equal_those_of_float64_matching(scene):
     few = Scene(scene.encoder, scene.frames[:6], scene.masks)
     assert measure_agreement(few)["same_pixels_worst_frame"] > 0.9999
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_the_peak_memory_of_a_command_is_its_own():
+    here = np.ones(300 << 17)  # 300 MiB of this process
+    takes_100_mib = "held = bytearray(b'1') * (100 << 20); import time; time.sleep(0.3)"
+    assert 100 < peak_rss_mib([sys.executable, "-c", takes_100_mib]) < 200
+    assert here.nbytes == 300 << 20
