@@ -177,14 +177,16 @@ def test_progress_is_written_to_a_file(tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="Unix pipes")
 @pytest.mark.parametrize("command", ["timecycle --help", "timecycle propagate --help", "timecycle doctor"])
 def test_closed_pipe_prints_no_error(command, tmp_path):
-    done = shell(f"{command} | true", tmp_path)
+    done = shell(f"PYTHONUNBUFFERED= {command} | true", tmp_path)
     assert done.stderr == ""
     assert done.returncode in (0, 141)  # like any program that writes to a closed pipe
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Unix pipes")
-def test_closed_standard_error_ends_the_command(tmp_path):
-    assert shell("timecycle weights list --json 2> >(exec 0<&-)", tmp_path).returncode == 141
+@pytest.mark.parametrize("unbuffered", ["", "1"])  # Python flushes what is buffered once more at its end
+def test_closed_standard_error_ends_the_command(unbuffered, tmp_path):
+    command = f"PYTHONUNBUFFERED={unbuffered} timecycle weights list --json 2> >(exec 0<&-)"
+    assert shell(command, tmp_path).returncode == 141
 
 
 def test_ctrl_c_during_imports_is_one_line(tmp_path):

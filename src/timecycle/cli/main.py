@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import redirect_stderr, suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, TextIO
 
 import tyro
 
@@ -70,13 +70,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             sys.stdout.flush()  # here, where a closed pipe is still caught
     except BrokenPipeError:
-        if not _reader_is_gone():
+        unread = _unread()
+        if not unread:
             raise
         # As after `| head`: nobody reads the rest of the output, nor what Python flushes at its end.
-        _discard_output()
+        for stream in unread:
+            _discard(stream)
         return ExitCode.CLOSED_PIPE
     except OSError as error:  # standard output cannot be written, for example to a full disk
-        _discard_output()
+        _discard(sys.stdout)
         return _fail(error)[0]
 
 
@@ -163,9 +165,9 @@ def _error(kind: str, message: str, remedy: str, code: ExitCode) -> tuple[int, R
     return code, {"error": {"kind": kind, "message": message, "remedy": remedy, "exit_code": int(code)}}
 
 
-def _discard_output() -> None:
-    """Send the rest of standard output nowhere, including what Python flushes when it ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _discard(stream: TextIO) -> None:
+    """Send the rest of a stream nowhere, including what Python flushes when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _help() -> str:
@@ -183,15 +185,16 @@ def _help() -> str:
     )
 
 
-def _reader_is_gone() -> bool:
-    """Whether standard output or standard error is a pipe that nobody reads any more."""
+def _unread() -> list[TextIO]:
+    """Return those of standard output and standard error that are pipes which nobody reads any more."""
     if not hasattr(select, "poll"):  # Windows
-        return True
-    poll = select.poll()
+        return [sys.stdout]
+    poll, streams = select.poll(), {}
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # the stream is no file
             poll.register(stream.fileno(), 0)
-    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+            streams[stream.fileno()] = stream
+    return [streams[number] for number, event in poll.poll(0) if event & (select.POLLERR | select.POLLHUP)]
 
 
 def _limit_threads() -> None:
