@@ -16,6 +16,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -394,7 +395,8 @@ def footage(videos: str, data: Path, work: Path) -> Path:
         link = folder / clip.parent.name / clip.name
         if not link.exists():
             make_folder(link.parent)
-            link.symlink_to(clip.resolve())
+            with suppress(FileExistsError):  # another process of the run links it too
+                link.symlink_to(clip.resolve())
     return folder
 
 
