@@ -131,6 +131,7 @@ _FREE_RECIPE: dict[str, tuple[str, int, tuple[str, ...], str]] = {
     "contrast": ("cells weighted by how much they differ from their neighbours", _FREE_STEPS, (), FREE),
     "contrast_double": ("the same, twice the steps", 2 * _FREE_STEPS, (), FREE),
     "contrast_668": ("the same, on the 668 clips of timecycle-v1", _FREE_STEPS, (), "."),
+    "contrast_synthetic": ("the same, and synthetic clips besides", _FREE_STEPS, (), SYNTHETIC),
     "contrast_zoom": ("the same, clips at 1.1 to 2.5 times the size", _FREE_STEPS, _ZOOM, FREE),
 }
 # Changes of that recipe: (words, steps, settings, videos). A step of more pixels or layers takes longer, and there are
