@@ -8,7 +8,6 @@ Needs the extra bulk. Results: bulk_chunks_resume.json and bulk_chunks_workers.j
 import argparse
 import json
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -34,6 +33,7 @@ from timecycle.bulk.worker import BulkJob, Record, prepare
 from timecycle.config import propagate_config
 from timecycle.files import make_folder
 from timecycle.labels import Masks
+from timecycle.speed.timing import peak_process_bytes
 from timecycle.synthetic import WorldConfig, make_world
 from timecycle.video import Size, VideoWriter, open_video
 
@@ -135,7 +135,7 @@ def _measured(action: Callable[[], object]) -> dict[str, Any]:
 
 
 def _peak_memory_mb() -> float:
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+    return round((peak_process_bytes() or 0) / 2**20, 1)
 
 
 def _resume_chunks(manifest: Path, out: Path) -> dict[str, Any]:

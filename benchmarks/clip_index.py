@@ -10,7 +10,6 @@ import argparse
 import dataclasses
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -33,6 +32,7 @@ from timecycle.data.packing.pack import Counts, Pack, PackConfig, PackedShard, r
 from timecycle.data.packing.shard_list import ShardList, list_shards, read_shard_list, summarise_pack, write_shard_list
 from timecycle.data.packing.shards import PackedClip, Shard, ShardCache, shard_name, shard_text, write_shard
 from timecycle.files import make_folder
+from timecycle.speed.timing import peak_process_bytes
 from timecycle.store import FolderStore
 
 _CLIPS_PER_SHARD = 1500  # of 256 MB
@@ -198,7 +198,7 @@ _MEASUREMENTS: dict[str, Callable[[Path], dict[str, float]]] = {
 
 
 def _peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / _MB
+    return (peak_process_bytes() or 0) / _MB
 
 
 if __name__ == "__main__":

@@ -155,6 +155,14 @@ def test_repeats_fill_the_budget():
     assert 4 <= len(timing.seconds) <= 20
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the figure begins with the parent's")
+def test_the_peak_memory_of_a_process_is_not_that_of_the_process_that_started_it():
+    here = bytearray(b"1") * (1 << 30)
+    program = "from timecycle.speed.timing import peak_process_bytes; print(peak_process_bytes())"
+    told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert 50 << 20 < int(told.stdout) < len(here)
+
+
 def test_what_does_not_fit_into_the_memory_is_reported(monkeypatch):
     def advance(*_):
         raise torch.OutOfMemoryError("CUDA out of memory")
