@@ -126,6 +126,9 @@ _FREE_SHORT = (
     "walks.contrast=0.8",
 )
 _ZOOM = ("clips.short_side_px=200", "clips.zoom=1,2.2")
+_LARGE = ("view_px=176", "clips.short_side_px=240", "clips.crop_px=224")  # the receptive field of res4 needs such views
+_RES4 = ("encoder.last=res4",)
+_RARELY = ("checkpoint_every=250",)
 # Its recipe, and other lengths, footage and sizes: (words, steps, settings, videos).
 _FREE_RECIPE: dict[str, tuple[str, int, tuple[str, ...], str]] = {
     "contrast": ("cells weighted by how much they differ from their neighbours", _FREE_STEPS, (), FREE),
@@ -133,6 +136,12 @@ _FREE_RECIPE: dict[str, tuple[str, int, tuple[str, ...], str]] = {
     "contrast_668": ("the same, on the 668 clips of timecycle-v1", _FREE_STEPS, (), "."),
     "contrast_synthetic": ("the same, and synthetic clips besides", _FREE_STEPS, (), SYNTHETIC),
     "contrast_zoom": ("the same, clips at 1.1 to 2.5 times the size", _FREE_STEPS, _ZOOM, FREE),
+    "res4": (
+        "res4, views of 176 pixels at full size, synthetic clips besides",
+        3000,
+        (*_RES4, *_RARELY, *_LARGE),
+        SYNTHETIC,
+    ),
 }
 # Changes of that recipe: (words, steps, settings, videos). A step of more pixels or layers takes longer, and there are
 # fewer.
@@ -153,12 +162,6 @@ _IDEAS: dict[str, tuple[str, int, tuple[str, ...], str]] = {
         (*_ZOOM, "walks.negatives=2"),
         FREE,
     ),
-    "large": (
-        "views of 176 pixels instead of 128",
-        530,
-        ("clips.short_side_px=240", "clips.crop_px=224", "view_px=176"),
-        FREE,
-    ),
     "small": (
         "views of 96 pixels",
         1750,
@@ -166,12 +169,25 @@ _IDEAS: dict[str, tuple[str, int, tuple[str, ...], str]] = {
         FREE,
     ),
     "frames": ("clips of four frames", 500, ("clips.frames=4",), FREE),
-    "res4": ("res4", 750, ("encoder.last=res4",), FREE),
-    "descriptor": (
-        "trains the descriptor of propagation, without its colour",
+    "synthetic_descriptor": (
+        "the same synthetic clips; trains the descriptor of propagation, without its colour",
         _IDEA_STEPS,
-        ("trained=descriptor",),
-        FREE,
+        (*_RARELY, "trained=descriptor", "encoder.fine=2.5"),
+        SYNTHETIC,
+    ),
+    "synthetic_large": ("the same synthetic clips; views of 176 pixels", 600, (*_RARELY, *_LARGE), SYNTHETIC),
+    "synthetic_res4": ("the same synthetic clips; res4", _IDEA_STEPS, (*_RARELY, *_RES4), SYNTHETIC),
+    "synthetic_res4_gaps": (
+        "the same synthetic clips; res4, 0.3 to 2 s between frames",
+        _IDEA_STEPS,
+        (*_RARELY, *_RES4, "clips.gap_seconds=0.3,2"),
+        SYNTHETIC,
+    ),
+    "synthetic_res4_large": (
+        "the same synthetic clips; res4, views of 176 pixels",
+        600,
+        (*_RARELY, *_RES4, *_LARGE),
+        SYNTHETIC,
     ),
     "temperature": ("temperature 0.07", _IDEA_STEPS, ("walks.temperature=0.07",), FREE),
 }

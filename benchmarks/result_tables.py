@@ -606,7 +606,7 @@ def _by_clip(
     *,
     file: str,
     measure: tuple[str, str],
-    group: Group,
+    groups: Sequence[Group],
     base: str,
     controls: Sequence[str] = (),
 ) -> str:
@@ -614,7 +614,7 @@ def _by_clip(
 
     `file` is the name of their records, `measure` the scores in a record and their name in the table.
     """
-    runs = {run.name: run for run in RUNS if run.group == group and file.format(run.name) in results.records}
+    runs = {run.name: run for run in RUNS if run.group in groups and file.format(run.name) in results.records}
     words = {name: method_name(name) for name in controls if file.format(name) in results.records}
     words |= {name: run.description for name, run in runs.items()}
     if base not in words:
@@ -1222,17 +1222,24 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "free_footage": partial(
         _by_clip,
         **_STRONG_MASKS,
-        group="free",
+        groups=("free",),
         base="timecycle-v1",
         controls=("vgg16", "timecycle-v1", "segments", "random-timecycle-v1@0"),
     ),
-    "free_ideas": partial(_by_clip, **_STRONG_MASKS, group="idea", base="idea_recipe"),
+    "free_ideas": partial(_by_clip, **_STRONG_MASKS, groups=("idea",), base="idea_recipe"),
+    "free_as_used": partial(
+        _by_clip,
+        file="strong_masks_{}_fine_2.5",
+        measure=("scores", "agreement"),
+        groups=("free", "idea"),
+        base="short_contrast",
+    ),
     "free_descriptor": _free_descriptor,
     "free_round_trips": partial(
         _by_clip,
         file="round_trips_{}",
         measure=("overlaps", "overlap on return"),
-        group="free",
+        groups=("free",),
         base="timecycle-v1",
         controls=("timecycle-v1", "segments", "random-timecycle-v1@0"),
     ),

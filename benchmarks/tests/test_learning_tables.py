@@ -71,12 +71,25 @@ def test_runs_are_compared_with_the_shipped_encoder_clip_by_clip():
 
 def test_ideas_are_compared_with_the_recipe_they_change():
     records = {
-        "strong_masks_idea_res4_colour_0": scored("scores", 33.0, 45.0),
+        "strong_masks_idea_negatives_colour_0": scored("scores", 33.0, 45.0),
         "strong_masks_idea_recipe_colour_0": scored("scores", 30.0, 40.0),
     }
     table = rows(script.make_table("free_ideas", script.Results([], records)))
-    assert [row[0] for row in table[2:]] == ["the recipe of timecycle-v2, half its steps", "res4"]
+    assert [row[0] for row in table[2:]] == [
+        "the recipe of timecycle-v2, half its steps",
+        "negatives from two other clips",
+    ]
     assert [row[4] for row in table[2:]] == ["-", "+4.0 ± 1.0"]
+
+
+def test_runs_and_ideas_are_compared_as_propagation_uses_them():
+    records = {
+        "strong_masks_short_contrast_fine_2.5": scored("scores", 30.0, 40.0),
+        "strong_masks_idea_synthetic_fine_2.5": scored("scores", 31.0, 43.0),
+    }
+    table = rows(script.make_table("free_as_used", script.Results([], records)))
+    assert table[2][0] == CONTRAST
+    assert [row[4] for row in table[2:]] == ["-", "+2.0 ± 1.0"]
 
 
 def test_weights_in_the_descriptor_are_compared_for_learned_and_random_weights():
