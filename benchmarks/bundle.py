@@ -28,6 +28,11 @@ _ORIGINS = {
         "183 raw clips of free footage (CC0, CC BY, MIT, BSD, Apache-2.0), named in THIRD_PARTY_NOTICES",
         "Apache-2.0: all of the footage may be used commercially; see docs/model.md",
     ),
+    "synthetic": (
+        "183 raw clips of free footage (CC0, CC BY, MIT, BSD, Apache-2.0), named in THIRD_PARTY_NOTICES, and 190 "
+        "synthetic ones: dead leaves, and composites of these clips",
+        "Apache-2.0: all of the footage may be used commercially; see docs/model.md",
+    ),
 }
 
 
