@@ -18,21 +18,16 @@ from timecycle.files import sha256
 from timecycle.model.weights import Card, bundled_weights, read_card, save_weights
 
 _FOLDER = Path(__file__).parents[1] / "src" / "timecycle" / "weights"
+_FREE = "183 raw clips of free footage (CC0, CC BY, MIT, BSD, Apache-2.0), named in THIRD_PARTY_NOTICES"
+_FREE_TERMS = "Apache-2.0: all of the footage may be used commercially; see docs/model.md"
 # Footage and terms of weights, by the videos of their training runs in benchmarks/learn.py.
 _ORIGINS = {
     ".": (
         "668 raw clips: UCF-101, DAVIS-2017 train, and small sets of surveillance, robot, face and everyday video",
         "CC-BY-NC-4.0: part of the footage is for research or non-commercial use only; see docs/model.md",
     ),
-    "free": (
-        "183 raw clips of free footage (CC0, CC BY, MIT, BSD, Apache-2.0), named in THIRD_PARTY_NOTICES",
-        "Apache-2.0: all of the footage may be used commercially; see docs/model.md",
-    ),
-    "synthetic": (
-        "183 raw clips of free footage (CC0, CC BY, MIT, BSD, Apache-2.0), named in THIRD_PARTY_NOTICES, and 190 "
-        "synthetic ones: dead leaves, and composites of these clips",
-        "Apache-2.0: all of the footage may be used commercially; see docs/model.md",
-    ),
+    "free": (_FREE, _FREE_TERMS),
+    "synthetic": (f"{_FREE}, and 190 synthetic ones: dead leaves, and composites of these clips", _FREE_TERMS),
 }
 
 

@@ -128,7 +128,7 @@ _FREE_SHORT = (
 _ZOOM = ("clips.short_side_px=200", "clips.zoom=1,2.2")
 _LARGE = ("view_px=176", "clips.short_side_px=240", "clips.crop_px=224")  # the receptive field of res4 needs such views
 _RES4 = ("encoder.last=res4",)
-_RARELY = ("checkpoint_every=250",)
+_RARELY = ("checkpoint_every=250",)  # as these runs were made; it changes no weights
 # Its recipe, and other lengths, footage and sizes: (words, steps, settings, videos).
 _FREE_RECIPE: dict[str, tuple[str, int, tuple[str, ...], str]] = {
     "contrast": ("cells weighted by how much they differ from their neighbours", _FREE_STEPS, (), FREE),
